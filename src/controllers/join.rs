@@ -28,7 +28,7 @@ pub async fn keep(context: &Context) {
         let is_rested = checked.is_none_or(|at| at.elapsed() >= interval);
         tokio::select! {
             () = sleep_until(due) => {
-                Box::pin(look(context)).await;
+                Box::pin(check_prerequisites(context)).await;
                 due = Instant::now() + jitter::around(interval);
             }
             () = context.join_checks.is_due(), if is_rested => {}
@@ -40,14 +40,14 @@ pub async fn keep(context: &Context) {
     }
 }
 
-async fn look(context: &Context) {
-    let mut looked = correct(context).await;
-    if let Err(PrerequisiteError::Denied { .. }) = looked {
+async fn check_prerequisites(context: &Context) {
+    let mut corrected = correct(context).await;
+    if let Err(PrerequisiteError::Denied { .. }) = corrected {
         // A single refusal may be transient, for example of an API server that has just started.
         sleep(SECOND_TRY.min(context.engagement.shared.cluster_info_interval)).await;
-        looked = correct(context).await;
+        corrected = correct(context).await;
     }
-    let finding = match looked {
+    let finding = match corrected {
         Ok(finding) => finding,
         Err(denied @ PrerequisiteError::Denied { .. }) => denied.finding(),
         // The calls report the cluster's health in the tenant's status.

@@ -240,7 +240,7 @@ async fn converge(
         context.join_checks.changed(&deployment.names.key);
     }
     Ok(Served {
-        next: Some(next_look(context, &deployment)),
+        next: Some(next_reconcile(context, &deployment)),
         writes,
         kind: ServedKind::Current,
         near_limit,
@@ -251,7 +251,7 @@ async fn converge(
 
 /// Returns how long to wait before the next reconcile. Time alone affects only the token, which
 /// must be renewed, and missing rights, which are tried again.
-fn next_look(context: &Context, deployment: &Deployment) -> Duration {
+fn next_reconcile(context: &Context, deployment: &Deployment) -> Duration {
     let due = renewal(deployment.token.token(), context.rules.token_lifetime);
     let refused_until = context.node_credentials.refused_until();
     let due = refused_until.map_or(due, |until| due.min(until));

@@ -99,7 +99,7 @@ impl Rollout<'_> {
             report_setting(self.context);
             return None;
         }
-        if !is_everything_looked_at(self.context) {
+        if !is_everything_reconciled(self.context) {
             return None;
         }
         let mut all = self.all();
@@ -320,7 +320,7 @@ fn report_setting(context: &Context) {
 
 /// Returns true if every machine deployment has been reconciled since the cluster was engaged.
 /// Until then, the number of replacements in progress is unknown.
-fn is_everything_looked_at(context: &Context) -> bool {
+fn is_everything_reconciled(context: &Context) -> bool {
     context.engagement.tenant_status.read(|report| {
         report.existing.as_ref().is_some_and(|existing| {
             let is_known =

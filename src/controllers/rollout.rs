@@ -240,7 +240,7 @@ impl Rollout {
             }
         };
         let state = match older {
-            0 if users.unlooked + users.behind > 0 => ParticipantState::Settling,
+            0 if users.not_reconciled + users.behind > 0 => ParticipantState::Settling,
             // Without users, the profiles prove nothing.
             0 if users.tried == 0 => return None,
             0 => ParticipantState::Settled,
@@ -292,7 +292,7 @@ impl Rollout {
                 if let Some(outcome) = report.outcomes.get(name) {
                     users.add(self, of_outcome(outcome));
                 } else {
-                    users.unlooked += 1;
+                    users.not_reconciled += 1;
                     if let Some(entry) = entries.iter().find(|entry| entry.name == *name) {
                         users.add(self, of_entry(entry));
                     }
@@ -383,7 +383,7 @@ struct Users {
     /// Those that were last tried with an older version.
     behind: usize,
     /// Those that have not been reconciled since the tenant was engaged.
-    unlooked: usize,
+    not_reconciled: usize,
 }
 
 impl Users {
@@ -400,13 +400,13 @@ impl Users {
 
     /// Returns true if every machine deployment has been reconciled since the tenant was engaged.
     const fn are_known(&self) -> bool {
-        self.is_listed && self.unlooked == 0
+        self.is_listed && self.not_reconciled == 0
     }
 
     fn without_delay(self) -> Self {
         Self {
             behind: 0,
-            unlooked: 0,
+            not_reconciled: 0,
             ..self
         }
     }

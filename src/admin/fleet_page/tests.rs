@@ -67,9 +67,9 @@ fn a_row(name: &str, message: &str) -> Row {
 }
 
 fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
-    let told = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
+    let taken_by = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
     let page = FleetPage::new(access, move |filter| {
-        FleetSummary::new(told.clone(), rows.clone(), filter)
+        FleetSummary::new(taken_by.clone(), rows.clone(), filter)
     });
     AdminState {
         pulse: None,

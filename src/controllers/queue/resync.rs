@@ -257,22 +257,22 @@ mod tests {
     #[test]
     fn the_length_of_the_queue_is_told_until_nobody_is_served() {
         let tenant_status = Arc::<TenantStatus>::default();
-        let told = || {
+        let queue_lengths = || {
             let queue = tenant_status.statistics.read().queue;
             (queue.waiting, queue.under_way)
         };
         let resyncs = Arc::new(ResyncQueue::new(&a_policy(2), Arc::clone(&tenant_status)));
         resyncs.add(["a", "b", "c"].map(reference));
         assert_eq!(names(&resyncs), ["a"]);
-        assert_eq!(told(), (3, 0));
+        assert_eq!(queue_lengths(), (3, 0));
         let resync = resyncs.begin(&reference("a"));
         let fresh = resyncs.begin(&reference("d"));
-        assert_eq!(told(), (2, 2));
+        assert_eq!(queue_lengths(), (2, 2));
         resyncs.changed(&reference("b"));
         drop(fresh);
-        assert_eq!(told(), (1, 1));
+        assert_eq!(queue_lengths(), (1, 1));
         drop((resync, resyncs));
-        assert_eq!(told(), (0, 0));
+        assert_eq!(queue_lengths(), (0, 0));
     }
 
     #[tokio::test]

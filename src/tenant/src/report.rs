@@ -256,10 +256,10 @@ mod tests {
         }
         let state = |text| ConditionState::retried(Reason::CallFailed, text);
         assert!(state(read).says(&state(again)));
-        let told = |text| ConditionState::wrong(Reason::KubeconfigRefused, text);
+        let refused = |text| ConditionState::wrong(Reason::KubeconfigRefused, text);
         assert!(
-            !told("line 1").says(&told("line 2")),
-            "a person is told which"
+            !refused("line 1").says(&refused("line 2")),
+            "the line is news"
         );
     }
 }

@@ -184,9 +184,9 @@ fn machine_deployments_are_counted_and_the_last_reconcile_is_told() {
 }
 
 /// A condition as type, status, reason and second.
-type Told = (&'static str, &'static str, &'static str, i64);
+type ConditionRow = (&'static str, &'static str, &'static str, i64);
 
-fn elsewhere(conditions: &[Told]) -> Row {
+fn elsewhere(conditions: &[ConditionRow]) -> Row {
     let conditions = conditions.iter().map(|(kind, state, reason, second)| {
         let made = a_status(&[(*kind, *state, *second)]).conditions.remove(0);
         Condition {
@@ -202,7 +202,7 @@ fn elsewhere(conditions: &[Told]) -> Row {
 }
 
 /// The conditions in a healthy tenant's WorkerCluster.
-const WELL: [Told; 6] = [
+const WELL: [ConditionRow; 6] = [
     ("Ready", "True", "Ready", 5),
     ("Registered", "True", "Accepted", 1),
     ("Connected", "True", "Healthy", 2),
@@ -212,7 +212,7 @@ const WELL: [Told; 6] = [
 ];
 
 /// Differences from those, the resulting state, and since when. The first reason is the cause.
-const DIFFERENT: [(&[Told], State, i64); 9] = [
+const DIFFERENT: [(&[ConditionRow], State, i64); 9] = [
     (
         &[
             ("Ready", "False", "Unreachable", 9),
@@ -295,7 +295,7 @@ fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
     assert_eq!((well.since, well.served_here), (Some(Moment(at(5))), false));
     assert_eq!(well.version.as_deref(), Some("v1.35.0"));
     for (changed, state, since) in DIFFERENT {
-        let is_same = |it: &&Told| changed.iter().all(|(kind, ..)| *kind != it.0);
+        let is_same = |it: &&ConditionRow| changed.iter().all(|(kind, ..)| *kind != it.0);
         let kept = WELL.iter().filter(is_same);
         let row = elsewhere(&changed.iter().chain(kept).copied().collect::<Vec<_>>());
         let why = format!("{}: a message", changed[0].2);
@@ -303,8 +303,8 @@ fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
         assert_eq!(row.since, Some(Moment(at(since))), "{changed:?}");
     }
     let unknown = row_elsewhere("a/b".to_owned(), None);
-    let told = (unknown.state, unknown.why, unknown.since);
-    assert_eq!(told, (State::NotEngaged, None, None));
+    let found = (unknown.state, unknown.why, unknown.since);
+    assert_eq!(found, (State::NotEngaged, None, None));
 }
 
 #[test]
@@ -314,8 +314,8 @@ fn a_tenant_of_another_replica_is_counted_and_sorted_by_its_state() {
         name: "aachen/worker".to_owned(),
         ..shown(&a_report(&[]), None)
     };
-    let told = ("osm-0".to_owned(), at(0));
-    let summary = FleetSummary::new(told, vec![well, down], &Filter::default());
+    let taken_by = ("osm-0".to_owned(), at(0));
+    let summary = FleetSummary::new(taken_by, vec![well, down], &Filter::default());
     let names: Vec<_> = summary
         .tenants
         .iter()
@@ -349,8 +349,8 @@ fn names(query: &str, state: &str) -> Vec<String> {
         ..shown(report, None)
     });
     let filter = Filter::new(query, state);
-    let told = ("osm-0".to_owned(), at(0));
-    let summary = FleetSummary::new(told, rows.to_vec(), &filter);
+    let taken_by = ("osm-0".to_owned(), at(0));
+    let summary = FleetSummary::new(taken_by, rows.to_vec(), &filter);
     assert_eq!(summary.total, 3, "whatever is asked for");
     assert_eq!(summary.states["Healthy"], 2);
     summary.tenants.into_iter().map(|row| row.name).collect()
