@@ -15,7 +15,6 @@ use axum::{
 };
 use serde_json::Value as Json;
 use tokio::{
-    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
@@ -60,6 +59,15 @@ const REMARKS_MAX: usize = 2;
 type Evaluate = fn(&Asked<'_>) -> Answer;
 type FindRemarks = dyn Fn(&Asked<'_>) -> Vec<String> + Send + Sync;
 
+/// Where samples of a profile are rendered, for remarks.
+#[derive(Clone)]
+enum Samples {
+    /// In this process, on a blocking thread.
+    Here(Arc<FindRemarks>),
+    /// In worker processes.
+    InWorkers(Arc<Pool>),
+}
+
 /// The webhooks, with the paths that configurations of others name already.
 const WEBHOOKS: [(&str, Webhook, Evaluate); 3] = [
     (
@@ -78,7 +86,7 @@ pub struct Reviewer {
     intake: Intake,
     verdicts: Arc<Semaphore>,
     remarks: Arc<Semaphore>,
-    find_remarks: Arc<FindRemarks>,
+    samples: Samples,
 }
 
 /// A request body, and its source.
@@ -127,27 +135,15 @@ impl Reviewer {
             intake: Intake::default(),
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
-            find_remarks: Arc::new(remarks_on_profile),
+            samples: Samples::Here(Arc::new(remarks_on_profile)),
         }
     }
 
-    /// Renders samples in worker processes. Must be called in a Tokio runtime.
+    /// Renders samples in worker processes.
     #[must_use]
     pub fn with_workers(self, workers: Arc<Pool>) -> Self {
-        let runtime = Handle::current();
-        let find_remarks = move |asked: &Asked<'_>| {
-            let Some((name, profile)) = written_profile(asked) else {
-                return Vec::new();
-            };
-            let namespace = asked.object.pointer("/metadata/namespace");
-            let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
-            let remarks = workers.lint(&tenant, (name, &profile));
-            runtime
-                .block_on(remarks)
-                .unwrap_or_else(|_| not_tried_out())
-        };
         Self {
-            find_remarks: Arc::new(find_remarks),
+            samples: Samples::InWorkers(workers),
             ..self
         }
     }
@@ -156,7 +152,7 @@ impl Reviewer {
     #[cfg(test)]
     pub(super) fn with_remarks(self, find_remarks: Arc<FindRemarks>) -> Self {
         Self {
-            find_remarks,
+            samples: Samples::Here(find_remarks),
             ..self
         }
     }
@@ -275,13 +271,32 @@ impl Reviewer {
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
             return not_tried_out();
         };
-        let (held, find_remarks) = (Arc::clone(held), Arc::clone(&self.find_remarks));
-        let remarks = on_a_thread(permit, move || find_remarks(&held.review.asked()));
-        match timeout(REMARKS_TIMEOUT, remarks).await {
-            Ok(Ok(remarks)) => remarks,
-            Ok(Err(_)) | Err(_) => not_tried_out(),
-        }
+        let found = async {
+            match &self.samples {
+                Samples::Here(find_remarks) => {
+                    let (held, find_remarks) = (Arc::clone(held), Arc::clone(find_remarks));
+                    let find = move || find_remarks(&held.review.asked());
+                    on_a_thread(permit, find).await.ok()
+                }
+                Samples::InWorkers(workers) => {
+                    let _permit = permit;
+                    lint(workers, &held.review.asked()).await
+                }
+            }
+        };
+        let found = timeout(REMARKS_TIMEOUT, found).await;
+        found.ok().flatten().unwrap_or_else(not_tried_out)
     }
+}
+
+/// Returns a worker's remarks on a profile; `None` if it had to be stopped.
+async fn lint(workers: &Pool, asked: &Asked<'_>) -> Option<Vec<String>> {
+    let Some((name, profile)) = written_profile(asked) else {
+        return Some(Vec::new());
+    };
+    let namespace = asked.object.pointer("/metadata/namespace");
+    let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
+    workers.lint(&tenant, (name, &profile)).await.ok()
 }
 
 fn not_tried_out() -> Vec<String> {
