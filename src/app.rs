@@ -33,18 +33,14 @@ use crate::client::{
     fence::Fence,
     memory::Memory,
     permits::Permits,
-    rate_limit::{Budget, SharedBudget},
+    rate_limit::SharedBudget,
     recurring::Recurring,
     retry_delay::RetryDelay,
     transport::{self, Audience, Caller, Patience, Transport},
     watch::Scope,
 };
 use crate::controllers::{
-    context::Rules,
-    profile_store::{ProfileStore, Quotas, content_digest},
-    rollout::Tenants,
-    serve::Controllers,
-    subscriptions::Subscriptions,
+    context::Rules, profile_store::content_digest, rollout::Tenants, serve::Controllers,
     worker_cluster,
 };
 use crate::fleet::{
@@ -197,7 +193,8 @@ pub async fn run_with(
     let pulse = Pulse::default();
     tasks.spawn(pulse.clone().beat());
     let (membership, placement) = membership(&settings, &outside, &pulse);
-    let client = fleet_client(&outside.management, &outside, settings.request_timeout);
+    let counted = (ClusterKind::Management, &outside.metrics);
+    let client = process_client(&outside.management, settings.request_timeout, counted);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
@@ -218,7 +215,7 @@ pub async fn run_with(
     let controllers = controllers(&settings, &scope, own, &outside.memory);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
-    tasks.watch_management(&client, &scope, &controllers);
+    tasks.watch_management(&client, [&scope, &scope], &controllers);
     let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
     tasks.spawn(open_gate(readiness.clone(), profiles, clusters));
     tasks.spawn(open_membership_gate(readiness, placement.shards.clone()));
@@ -287,18 +284,19 @@ async fn serve(
 }
 
 /// Creates a client for the whole process, without a tenant's queue and without a fence.
-fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> Client {
-    connect::client(ClientParts {
-        transport: transport.clone(),
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
+fn process_client(
+    transport: &Transport,
+    timeout: Duration,
+    (kind, metrics): (ClusterKind, &Metrics),
+) -> Client {
+    let counted = (kind, metrics.clone());
+    let transport = transport.clone();
+    connect::client(ClientParts::new(
+        transport,
+        FLEET_REQUESTS,
         timeout,
-        health: None,
-        fence: None,
-        memory: None,
-        kind: ClusterKind::Management,
-        metrics: outside.metrics.clone(),
-    })
+        counted,
+    ))
 }
 
 /// Creates the replica's membership. Its Lease has its own client and connection.
@@ -314,7 +312,8 @@ fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Members
         duration: replica.lease_duration,
         margin: settings.request_timeout,
     };
-    let client = fleet_client(&outside.leases, outside, terms.call_timeout());
+    let counted = (ClusterKind::Management, &outside.metrics);
+    let client = process_client(&outside.leases, terms.call_timeout(), counted);
     let namespace = &replica.lease_namespace;
     Membership::new(membership::Params {
         leases: Leases::new(
@@ -370,26 +369,17 @@ fn controllers(
     (defaults, renderer): (Arc<[DefaultProfile]>, Renderer),
     memory: &Arc<Memory>,
 ) -> Controllers {
-    let quotas = Quotas {
-        policies: Arc::clone(&settings.policies),
-        defaults: defaults.iter().map(|it| it.name.clone()).collect(),
-        memory: Arc::clone(memory),
+    let policies = (Arc::clone(&settings.policies), Arc::clone(memory));
+    let rules = Rules {
+        token_lifetime: settings.token_lifetime,
+        join_check: settings.join_check,
+        limits: Limits::default(),
+        renderer,
+        mode: Mode::Fleet,
+        registry_credentials: None,
+        bootstrap_account: None,
     };
-    Controllers {
-        profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
-        subscriptions: Arc::new(Subscriptions::default()),
-        defaults,
-        rollout_slots: Arc::default(),
-        rules: Rules {
-            token_lifetime: settings.token_lifetime,
-            join_check: settings.join_check,
-            limits: Limits::default(),
-            renderer,
-            mode: Mode::Fleet,
-            registry_credentials: None,
-            bootstrap_account: None,
-        },
-    }
+    Controllers::new(scope, defaults, policies, rules)
 }
 
 /// Returns the default profiles that we ship, parsed once per process.

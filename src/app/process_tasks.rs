@@ -71,22 +71,23 @@ impl ProcessTasks {
         self.spawn(rollout.run());
     }
 
+    /// Watches configs and profiles, each in a scope of its own.
     pub(super) fn watch_management(
         &mut self,
         client: &Client,
-        scope: &Scope,
+        [of_configs, of_profiles]: [&Scope; 2],
         controllers: &Controllers,
     ) {
         let subscriptions = &controllers.subscriptions;
         self.spawn(follow_configs(
             client.clone(),
-            scope.clone(),
+            of_configs.clone(),
             Arc::clone(subscriptions),
         ));
         let profiles = Arc::clone(&controllers.profiles);
         self.spawn(profile_store::follow(
             client.clone(),
-            scope.clone(),
+            of_profiles.clone(),
             profiles,
             Arc::clone(subscriptions),
         ));

@@ -6,29 +6,20 @@ mod leader;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use kube::Client;
 use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::sync::CancellationToken;
 
 use self::leader::Leader;
-use super::{FLEET_REQUESTS, built_in_profiles, management, process_tasks::ProcessTasks};
+use super::{built_in_profiles, management, process_client, process_tasks::ProcessTasks};
 use crate::admin::{AdminState, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
 use crate::client::{
     clock::Clock,
-    connect::{self, ClientParts},
     fence::Fence,
-    rate_limit::Budget,
     transport::{self, Patience, Transport},
     watch::Scope,
 };
-use crate::controllers::{
-    context::Rules,
-    profile_store::{self, ProfileStore, Quotas, content_digest},
-    serve::Controllers,
-    subscriptions::Subscriptions,
-    watch::follow_configs,
-};
+use crate::controllers::{context::Rules, profile_store::content_digest, serve::Controllers};
 use crate::fleet::single_cluster::{self, Reached};
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::Limits;
@@ -151,12 +142,10 @@ pub async fn run_with(
     let [management_fence, worker_fence] = fences(&leaders);
     tasks.spawn(outside.renderer.clone().stop_idle());
     let controllers = controllers(&settings, outside.renderer.clone())?;
-    let client = plain_client(
-        outside.management.clone(),
-        &outside,
-        ClusterKind::Management,
-    );
-    watch_management(&mut tasks, &client, (&settings, &controllers));
+    let counted = (ClusterKind::Management, &outside.metrics);
+    let client = process_client(&outside.management, REQUEST_TIMEOUT, counted);
+    let scopes = [&scope(&settings), &profile_scope(&settings)];
+    tasks.watch_management(&client, scopes, &controllers);
     let worker = outside.worker.take();
     let worker = worker.unwrap_or_else(|| outside.management.clone());
     let params = single_cluster::Params {
@@ -207,7 +196,7 @@ fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
         return Vec::new();
     }
     let leader = |transport: &Transport, kind, (namespace, name)| {
-        let client = plain_client(transport.clone(), outside, kind);
+        let client = process_client(transport, REQUEST_TIMEOUT, (kind, &outside.metrics));
         Leader::new(&client, (namespace, name), &outside.clock)
     };
     let place = (settings.namespace.as_str(), LEASE);
@@ -227,21 +216,6 @@ fn fences(leaders: &[Leader]) -> [Option<Fence>; 2] {
     let first = leaders.first().map(Leader::fence);
     let last = leaders.last().map(Leader::fence);
     [first, last]
-}
-
-/// Creates a client for the whole process, without a fence.
-fn plain_client(transport: Transport, outside: &Outside, kind: ClusterKind) -> Client {
-    connect::client(ClientParts {
-        transport,
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        timeout: REQUEST_TIMEOUT,
-        health: None,
-        fence: None,
-        memory: None,
-        kind,
-        metrics: outside.metrics.clone(),
-    })
 }
 
 /// Returns the policy of the cluster. There are no other tenants, so only the machine limits it.
@@ -281,27 +255,19 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
         rules: Vec::new(),
         default: policy(settings),
     };
-    let quotas = Quotas {
-        policies: Arc::new(policies),
-        defaults: defaults.iter().map(|it| it.name.clone()).collect(),
-        memory: Arc::default(),
+    let rules = Rules {
+        token_lifetime: TOKEN_LIFETIME,
+        // There is no status that could show the condition.
+        join_check: false,
+        limits: Limits::default(),
+        renderer,
+        mode: settings.mode,
+        registry_credentials: settings.registry_credentials.clone(),
+        bootstrap_account: settings.bootstrap_account.clone(),
     };
-    Ok(Controllers {
-        profiles: Arc::new(ProfileStore::new(profile_scope(settings).count(), quotas)),
-        subscriptions: Arc::new(Subscriptions::default()),
-        defaults,
-        rollout_slots: Arc::default(),
-        rules: Rules {
-            token_lifetime: TOKEN_LIFETIME,
-            // There is no status that could show the condition.
-            join_check: false,
-            limits: Limits::default(),
-            renderer,
-            mode: settings.mode,
-            registry_credentials: settings.registry_credentials.clone(),
-            bootstrap_account: settings.bootstrap_account.clone(),
-        },
-    })
+    let policies = (Arc::new(policies), Arc::default());
+    let scope = profile_scope(settings);
+    Ok(Controllers::new(&scope, defaults, policies, rules))
 }
 
 /// Returns a default profile as the CRDs of KubeOne and KKP store it. They drop fields that they do
@@ -327,23 +293,4 @@ fn profile_scope(settings: &DropInSettings) -> Scope {
         ProfileReach::Everywhere => Scope::All,
         ProfileReach::Listed => scope(settings),
     }
-}
-
-fn watch_management(
-    tasks: &mut ProcessTasks,
-    client: &Client,
-    (settings, controllers): (&DropInSettings, &Controllers),
-) {
-    let subscriptions = &controllers.subscriptions;
-    tasks.spawn(follow_configs(
-        client.clone(),
-        scope(settings),
-        Arc::clone(subscriptions),
-    ));
-    tasks.spawn(profile_store::follow(
-        client.clone(),
-        profile_scope(settings),
-        Arc::clone(&controllers.profiles),
-        Arc::clone(subscriptions),
-    ));
 }

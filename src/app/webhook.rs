@@ -4,11 +4,10 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use kube::Client;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{FLEET_REQUESTS, management};
+use super::{management, process_client};
 use crate::admin::{self, AdminState, Gate, Readiness};
 use crate::admission::{
     certificate_rotator::{self, CertificateRotator},
@@ -19,8 +18,6 @@ use crate::admission::{
 };
 use crate::client::{
     clock::Clock,
-    connect::{self, ClientParts},
-    rate_limit::Budget,
     transport::{self, Patience},
 };
 use crate::render_worker::Pool;
@@ -157,17 +154,9 @@ async fn certificate_rotator(
     let config = management::config(own.kubeconfig.as_deref()).await?;
     let clock = Clock::system();
     let agent = transport::user_agent("webhook");
-    let client: Client = connect::client(ClientParts {
-        transport: management::transport(&config, agent, Patience::of(CALL_TIMEOUT))?,
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        timeout: CALL_TIMEOUT,
-        health: None,
-        fence: None,
-        memory: None,
-        kind: ClusterKind::Management,
-        metrics: metrics.clone(),
-    });
+    let transport = management::transport(&config, agent, Patience::of(CALL_TIMEOUT))?;
+    let counted = (ClusterKind::Management, metrics);
+    let client = process_client(&transport, CALL_TIMEOUT, counted);
     Ok(CertificateRotator::new(certificate_rotator::Params {
         client,
         namespace: own.namespace,

@@ -214,7 +214,6 @@ mod tests {
     use crate::client::{
         connect::{ClientParts, client},
         memory::Memory,
-        rate_limit::Budget,
     };
     use crate::{
         telemetry::metrics::{ClusterKind, Metrics},
@@ -244,19 +243,15 @@ mod tests {
             async { Ok::<_, tower::BoxError>(Response::new(body.boxed_unsync())) }
         });
         let many = NonZeroU32::new(10_000).expect("it is some");
+        let budget = RequestBudget {
+            per_second: many,
+            burst: many,
+        };
+        let transport = BoxCloneSyncService::new(server);
+        let counted = (ClusterKind::Worker, Metrics::new());
         let client = client(ClientParts {
-            transport: BoxCloneSyncService::new(server),
-            budget: Arc::new(Budget::new(RequestBudget {
-                per_second: many,
-                burst: many,
-            })),
-            share: None,
-            timeout: Duration::from_mins(1),
-            health: None,
-            fence: None,
             memory,
-            kind: ClusterKind::Worker,
-            metrics: Metrics::new(),
+            ..ClientParts::new(transport, budget, Duration::from_mins(1), counted)
         });
         (client, asked)
     }

@@ -4,7 +4,7 @@
 
 mod patience;
 
-use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt::Debug, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use http::Uri;
@@ -27,7 +27,6 @@ use crate::app::{FLEET_REQUESTS, management};
 use crate::client::{
     connect::{self, ClientParts},
     pages::{self, Listed},
-    rate_limit::Budget,
     transport::{self, Transport},
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
@@ -174,17 +173,13 @@ fn as_the_manager_dials(
 }
 
 fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
-    connect::client(ClientParts {
+    let counted = (kind, metrics);
+    connect::client(ClientParts::new(
         transport,
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        fence: None,
-        timeout: CALL_TIMEOUT,
-        health: None,
-        memory: None,
-        kind,
-        metrics,
-    })
+        FLEET_REQUESTS,
+        CALL_TIMEOUT,
+        counted,
+    ))
 }
 
 /// Returns the uid of kube-system, which identifies a cluster.

@@ -28,7 +28,7 @@ use super::{
     machine_rollout,
     object_cache::ObjectCache,
     orphans, profile,
-    profile_store::ProfileStore,
+    profile_store::{ProfileStore, Quotas},
     registry_credentials,
     state::{
         self, join_queue::JoinQueue, known_machines::KnownMachines,
@@ -43,7 +43,10 @@ use crate::api::{
     condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
     worker_cluster::WorkerCluster,
 };
-use crate::client::{memory::Reservation, pages::is_not_served, retry_delay::RetryDelay};
+use crate::client::{
+    memory::Memory, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
+    watch::Scope,
+};
 use crate::controllers::queue::{
     held_back::HeldBack,
     resync::ResyncQueue,
@@ -52,7 +55,7 @@ use crate::controllers::queue::{
 use crate::fleet::engagement::Engagement;
 use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
-use crate::tenant::{policy::ProfileReach, report::ConditionState};
+use crate::tenant::{policies::TenantPolicies, policy::ProfileReach, report::ConditionState};
 
 /// The state that serving needs besides the engaged cluster. It is the same for all tenants.
 #[derive(Clone, Debug)]
@@ -70,6 +73,27 @@ pub struct Controllers {
 }
 
 impl Controllers {
+    /// Creates the state. `scope` has the namespaces of profiles.
+    pub fn new(
+        scope: &Scope,
+        defaults: Arc<[DefaultProfile]>,
+        (policies, memory): (Arc<TenantPolicies>, Arc<Memory>),
+        rules: Rules,
+    ) -> Self {
+        let quotas = Quotas {
+            policies,
+            defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+            memory,
+        };
+        Self {
+            profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
+            subscriptions: Arc::default(),
+            defaults,
+            rollout_slots: Arc::default(),
+            rules,
+        }
+    }
+
     /// Serves an engaged cluster until it is disengaged.
     pub async fn serve(&self, engagement: Engagement) {
         let cancel = engagement.cancel.clone();

@@ -103,17 +103,9 @@ mod tests {
             }
         });
         let transport = BoxCloneSyncService::new(server);
-        let client = connect::client(ClientParts {
-            transport: patient(transport),
-            budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-            share: None,
-            fence: None,
-            timeout: CALL_TIMEOUT,
-            health: None,
-            memory: None,
-            kind: ClusterKind::Management,
-            metrics: Metrics::new(),
-        });
+        let metrics = (ClusterKind::Management, Metrics::new());
+        let parts = ClientParts::new(patient(transport), FLEET_REQUESTS, CALL_TIMEOUT, metrics);
+        let client = connect::client(parts);
         (client, asked)
     }
 

@@ -32,7 +32,6 @@ use crate::api::{
 use crate::client::{
     connect::{self, ClientParts},
     pages::{self, Listed},
-    rate_limit::Budget,
     transport::{self, Audience, Caller, Patience},
 };
 use crate::controllers::{profile_store::ProfileStore, registry_credentials, state::tokens};
@@ -235,17 +234,9 @@ fn connect(
         per_second: NonZeroU32::MIN.saturating_add(19),
         ..policy.worker_requests
     };
-    let worker = connect::client(ClientParts {
-        transport,
-        budget: Arc::new(Budget::new(budget)),
-        share: None,
-        fence: None,
-        timeout: question.settings.request_timeout,
-        health: None,
-        memory: None,
-        kind: ClusterKind::Worker,
-        metrics: Metrics::new(),
-    });
+    let timeout = question.settings.request_timeout;
+    let counted = (ClusterKind::Worker, Metrics::new());
+    let worker = connect::client(ClientParts::new(transport, budget, timeout, counted));
     Ok((access, worker))
 }
 
