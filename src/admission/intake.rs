@@ -3,16 +3,14 @@
 //! Each source may take as much as is left for all others. So one that takes all it can has half
 //! of it, and later clients find room.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Error,
     body::{Body, Bytes},
 };
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::port::Source;
@@ -63,10 +61,6 @@ impl Intake {
             bytes: 0,
         }
     }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Share {
@@ -106,7 +100,7 @@ impl Share {
 
     fn take(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let mut taken = self.intake.taken();
+        let mut taken = self.intake.0.taken.lock();
         let own = taken.by_source.get(&self.source).copied().unwrap_or(0) + more;
         if own > (BYTES_MAX - taken.total).saturating_sub(more) {
             return false;
@@ -121,7 +115,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.intake.taken();
+        let mut taken = self.intake.0.taken.lock();
         taken.total -= self.bytes;
         if let Some(own) = taken.by_source.get_mut(&self.source) {
             *own -= self.bytes;
@@ -181,7 +175,7 @@ mod tests {
         assert_eq!(poll!(&mut waiting), Poll::Ready(()));
         drop(waiting);
         drop(second);
-        let taken = intake.taken();
+        let taken = intake.0.taken.lock();
         assert_eq!((taken.total, taken.by_source.len()), (0, 0));
     }
 
@@ -195,7 +189,7 @@ mod tests {
         };
         let read = share.read(body(), 5 * MIB).await.unwrap();
         assert_eq!(read.len(), 5 * MIB);
-        assert_eq!(intake.taken().total, read.capacity());
+        assert_eq!(intake.0.taken.lock().total, read.capacity());
         assert!(
             intake
                 .share(Some(source(1)))

@@ -9,15 +9,11 @@ mod retry_after;
 mod server_clock;
 mod state;
 
-use std::{
-    error::Error,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{error::Error, mem, sync::Arc, time::Duration};
 
 use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until},
@@ -121,7 +117,7 @@ impl Health {
 
     /// Returns the current state.
     pub fn state(&self) -> State {
-        self.lock().clone()
+        self.state.lock().clone()
     }
 
     /// Returns the time on the worker cluster, which decides what has expired there.
@@ -132,7 +128,7 @@ impl Health {
     /// Returns true if the last call failed because of the cluster.
     pub fn is_wrong(&self) -> bool {
         matches!(
-            *self.lock(),
+            *self.state.lock(),
             State::Degraded { .. } | State::Unreachable { .. }
         )
     }
@@ -140,7 +136,7 @@ impl Health {
     /// Resets the state to unknown, because another component set `Connected`. The next outcome of
     /// a call is then recorded as a change.
     pub fn forget(&self) {
-        *self.lock() = State::Unknown;
+        *self.state.lock() = State::Unknown;
     }
 
     /// Returns true if calls are held back now.
@@ -235,7 +231,7 @@ impl Health {
     /// Waits until a problem of a watch has not been seen for a while.
     async fn watch_problem_ends(&self) {
         loop {
-            let until = self.lock().watch_problem_until();
+            let until = self.state.lock().watch_problem_until();
             match until {
                 Some(until) if until <= Instant::now() => return,
                 Some(until) => sleep_until(until).await,
@@ -255,7 +251,7 @@ impl Health {
                 () = self.quiet() => true,
             };
             self.due().await;
-            let is_watch_well_again = self.lock().watch_problem_until().is_some();
+            let is_watch_well_again = self.state.lock().watch_problem_until().is_some();
             if is_quiet || is_watch_well_again || self.circuit.borrow().is_in_doubt() {
                 return;
             }
@@ -282,7 +278,7 @@ impl Health {
     }
 
     fn enter(&self, mut next: State) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match (&*state, &mut next) {
             (
                 State::EventsDelayed { until } | State::WatchFailed { until, .. },
@@ -338,22 +334,11 @@ impl Health {
         }
         let is_well = next.is_well();
         *state = next;
-        if is_well && self.recurring().is_over() {
+        if is_well && self.unreachable.lock().is_over() {
             tracing::info!(registration = %self.registration, "the worker cluster answers again");
         }
         self.tenant_status
             .set_condition(ConditionType::Connected, finding);
-    }
-
-    fn recurring(&self) -> MutexGuard<'_, Recurring> {
-        self.unreachable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks the state. It is consistent even after a panic, because each write is one assignment.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -395,7 +380,7 @@ impl Observed<'_> {
         let since = self.health.clock.now();
         let why = chain(error).to_string();
         let cause = transport::hidden_cause(error).unwrap_or(&why);
-        if self.health.recurring().is_news(cause) {
+        if self.health.unreachable.lock().is_news(cause) {
             let registration = &self.health.registration;
             tracing::warn!(%registration, cause, "cannot reach a worker cluster");
         }

@@ -15,9 +15,10 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::tenant::id::TenantId;
@@ -77,7 +78,7 @@ impl Permits {
     /// Waits for a permit. A waiter that is dropped leaves the queue.
     pub async fn take(&self, tenant: &TenantId, priority: Priority) -> Permit {
         let mut place = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if let Some(free) = state.free.checked_sub(1) {
                 state.free = free;
                 return Permit(self.clone());
@@ -98,7 +99,7 @@ impl Permits {
     /// Returns a permit, and passes it to the next waiter.
     fn give_back(&self) {
         let next = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             let next = state.next();
             if next.is_none() {
                 state.free += 1;
@@ -110,10 +111,6 @@ impl Permits {
             // returned again.
             drop(next.send(Permit(self.clone())));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,7 +144,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.permits.lock();
+        let mut state = self.permits.0.lock();
         state.lane(self.priority).leave(&self.tenant, self.ticket);
     }
 }

@@ -4,11 +4,7 @@
 //! All tenants share a third one for the management API, round-robin. Time is tokio's, so that
 //! tests with a paused clock see exact delays.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use governor::{
     RateLimiter,
@@ -41,7 +37,7 @@ type Limiter = RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<N
 /// A budget of requests.
 #[derive(Debug)]
 pub struct Budget {
-    bucket: std::sync::Mutex<(RequestBudget, Arc<Limiter>)>,
+    bucket: parking_lot::Mutex<(RequestBudget, Arc<Limiter>)>,
     clock: TokioClock,
     /// Holding this while waiting makes the budget first come, first served.
     queue: Mutex<()>,
@@ -58,7 +54,7 @@ impl Budget {
             start: Instant::now(),
         };
         Self {
-            bucket: std::sync::Mutex::new((size, bucket(size, &clock))),
+            bucket: parking_lot::Mutex::new((size, bucket(size, &clock))),
             clock,
             queue: Mutex::new(()),
         }
@@ -66,14 +62,14 @@ impl Budget {
 
     /// Changes the size. The bucket is then full. The same size changes nothing.
     pub fn resize(&self, size: RequestBudget) {
-        let mut known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.bucket.lock();
         if known.0 != size {
             *known = (size, bucket(size, &self.clock));
         }
     }
 
     fn limiter(&self) -> Arc<Limiter> {
-        let known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.bucket.lock();
         Arc::clone(&known.1)
     }
 

@@ -3,8 +3,7 @@
 //! Every task that learns something records it here. One writer copies it into the status of the
 //! WorkerCluster.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
@@ -23,12 +22,12 @@ pub struct TenantStatus {
 impl TenantStatus {
     /// Returns a copy of the report.
     pub fn report(&self) -> Report {
-        self.lock().clone()
+        self.report.lock().clone()
     }
 
     /// Reads a part of the report without copying it.
     pub fn read<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
-        look(&self.lock())
+        look(&self.report.lock())
     }
 
     /// Returns true if a condition holds: as it was set here, or otherwise as in the
@@ -61,7 +60,7 @@ impl TenantStatus {
     /// Sets a condition; returns true if it changed.
     pub fn set_condition(&self, condition: ConditionType, finding: ConditionState) -> bool {
         let news = {
-            let findings = &mut self.lock().findings;
+            let findings = &mut self.report.lock().findings;
             let before = findings.get(&condition);
             let is_news = !before.is_some_and(|before| before.says(&finding));
             if is_news {
@@ -80,7 +79,7 @@ impl TenantStatus {
     pub fn refuse(&self, finding: ConditionState) -> bool {
         let is_news = self.set_condition(ConditionType::Registered, finding);
         if is_news {
-            self.lock().forget(&ConditionType::OF_REGISTERED);
+            self.report.lock().forget(&ConditionType::OF_REGISTERED);
         }
         is_news
     }
@@ -89,7 +88,7 @@ impl TenantStatus {
     /// depend on that. Returns true if the state changed.
     pub fn cannot_engage(&self, condition: ConditionType, finding: ConditionState) -> bool {
         {
-            let mut report = self.lock();
+            let mut report = self.report.lock();
             report.not_engaged = Some(finding.reason);
             report.forget(&ConditionType::OF_ENGAGED);
         }
@@ -105,7 +104,7 @@ impl TenantStatus {
     /// changed.
     pub fn outcome(&self, machine_deployment: &str, mut outcome: Outcome) -> bool {
         let (is_news, is_written) = {
-            let mut report = self.lock();
+            let mut report = self.report.lock();
             let known = report.outcomes.get(machine_deployment);
             if let Some(same) = known.filter(|known| known.is_same_failure(&outcome)) {
                 outcome.message.clone_from(&same.message);
@@ -129,7 +128,7 @@ impl TenantStatus {
     /// Changes any other part of the report. `change` returns true if it changed something:
     /// comparing with a copy would cost the size of the report for each event from the cluster.
     pub fn update(&self, change: impl FnOnce(&mut Report) -> bool) {
-        let news = change(&mut self.lock());
+        let news = change(&mut self.report.lock());
         if news {
             self.bell.notify_one();
         }
@@ -143,10 +142,5 @@ impl TenantStatus {
             *field = to;
             is_news
         });
-    }
-
-    /// Locks the report. It is consistent even after a panic, because each write is one assignment.
-    fn lock(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

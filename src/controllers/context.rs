@@ -1,12 +1,9 @@
 //! The state that the reconciles of one tenant share. Reconciles of other tenants cannot reach it.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use kube::runtime::reflector::Store;
+use parking_lot::Mutex;
 
 use super::{
     event_writer::EventWriter,
@@ -137,7 +134,7 @@ impl Context {
     /// has changed, all digests are dropped.
     pub fn digest_key(&self) -> DigestKey {
         let cluster_info = self.cluster_info();
-        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.key.lock();
         if known.0.fetch_token != cluster_info.fetch_token {
             *known = (
                 Arc::clone(&cluster_info),

@@ -1,7 +1,5 @@
 //! Writes Events about machine deployments, with the Events API that the process may use.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use k8s_openapi::{
     api::core::v1::{Event as PlainEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -11,6 +9,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
     runtime::events::{Event, Recorder, Reporter},
 };
+use parking_lot::Mutex;
 
 use crate::client::{clock::Clock, connect::Clients};
 use crate::fleet::{engagement::Engagement, events};
@@ -41,7 +40,7 @@ impl EventWriter {
     /// Drops the recorder, because all is well. The next Event begins a new series.
     pub fn rest(&self) {
         if let Self::Series(_, recorder) = self {
-            lock(recorder).take();
+            recorder.lock().take();
         }
     }
 
@@ -56,7 +55,8 @@ impl EventWriter {
     async fn create(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
         match self {
             Self::Series(worker, recorder) => {
-                let recorder = lock(recorder)
+                let recorder = recorder
+                    .lock()
                     .get_or_insert_with(|| a_recorder(worker))
                     .clone();
                 recorder.publish(event, about).await
@@ -77,11 +77,6 @@ fn a_recorder(worker: &Clients) -> Recorder {
         instance: None,
     };
     Recorder::new(worker.client(), reporter)
-}
-
-/// Locks the recorder. A panic elsewhere does no harm: no write under the lock can be half done.
-fn lock(recorder: &Mutex<Option<Recorder>>) -> MutexGuard<'_, Option<Recorder>> {
-    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn plain(event: &Event, about: &ObjectReference, clock: &Clock) -> PlainEvent {

@@ -2,16 +2,14 @@
 //! which others share a derived name and whether the tenant's limit is exceeded, and must not
 //! iterate over all machine deployments for that.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use kube::{
     ResourceExt,
     runtime::{reflector::Store, watcher::Event},
 };
+use parking_lot::RwLock;
 
 use crate::api::{machine_deployment::MachineDeployment, names::DerivedNames};
 use crate::fleet::index::Index;
@@ -54,7 +52,7 @@ impl MachineDeploymentIndex {
     /// Applies an event that has already been applied to the store.
     pub fn follow(&self, event: &Event<MachineDeployment>) {
         let change = self.by_name.follow(event, &self.store);
-        let mut ages = self.ages.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ages = self.ages.write();
         for removed in &change.removed {
             ages.remove(&age(removed));
         }
@@ -107,7 +105,7 @@ impl MachineDeploymentIndex {
 
     /// Returns `Exceeded` if older machine deployments reach the tenant's limit.
     pub fn quota(&self, machine_deployment: &MachineDeployment) -> Quota {
-        let ages = self.ages.read().unwrap_or_else(PoisonError::into_inner);
+        let ages = self.ages.read();
         if ages.others.contains(&age(machine_deployment)) {
             Quota::Exceeded
         } else {

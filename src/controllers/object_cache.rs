@@ -10,12 +10,10 @@
 
 mod stored;
 
-use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 
 use self::stored::{Packed, Stored};
 use crate::client::memory::Reservation;
@@ -57,6 +55,7 @@ const GONE_MAX: usize = 64;
 /// that tries to create it finds that it exists.
 #[derive(Debug)]
 pub struct ObjectCache {
+    /// Every write leaves the maps consistent, so a panic under the lock does no harm.
     inner: Mutex<Inner>,
 }
 
@@ -111,18 +110,18 @@ impl ObjectCache {
 
     /// Returns an object, if it is known.
     pub fn get(&self, name: &str) -> Option<Entry> {
-        self.lock().objects.get(name).map(Packed::open)
+        self.inner.lock().objects.get(name).map(Packed::open)
     }
 
     /// Returns all known objects.
     pub fn entries(&self) -> Vec<Entry> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.objects.iter().map(|(_, it)| it.open()).collect()
     }
 
     /// Returns the number of known objects.
     pub fn len(&self) -> usize {
-        self.lock().objects.len()
+        self.inner.lock().objects.len()
     }
 
     /// Returns true if no object is known.
@@ -132,12 +131,12 @@ impl ObjectCache {
 
     /// Returns the current moment. Take it before a call is sent.
     pub fn now(&self) -> Moment {
-        self.lock().now()
+        self.inner.lock().now()
     }
 
     /// Records an object that the watch reported: by an event, or while it lists every object.
     pub fn watched(&self, metadata: ObjectMeta) -> News {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
             return News::No;
         };
@@ -169,7 +168,7 @@ impl ObjectCache {
 
     /// Records a deletion that the watch reported.
     pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let uid = metadata.uid.clone().unwrap_or_default();
         if inner.tombstones.remove(&uid).is_some() {
             return News::No;
@@ -191,13 +190,13 @@ impl ObjectCache {
 
     /// Records that the watch begins to list every object.
     pub fn list_begins(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.list = Some(inner.now());
     }
 
     /// Records that the watch has listed every object. Returns the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let began = inner.list.take().unwrap_or(Moment(u64::MAX));
         inner.tombstones.retain(|_, at| *at > began);
         let gone: Vec<String> = inner
@@ -219,7 +218,7 @@ impl ObjectCache {
         let Some(name) = metadata.name.clone() else {
             return;
         };
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut gone = inner.gone.iter();
         if gone.any(|(uid, at)| Some(uid) == metadata.uid.as_ref() && *at > asked) {
             return;
@@ -236,7 +235,7 @@ impl ObjectCache {
 
     /// Records that we deleted an object, or that a call did not find it.
     pub fn deleted(&self, name: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(uid) = inner
             .objects
             .remove(name)
@@ -249,13 +248,7 @@ impl ObjectCache {
 
     /// Drops all digests, because their key has changed.
     pub fn forget_contents(&self) {
-        self.lock().objects.forget_contents();
-    }
-
-    /// Locks the cache. Every write under the lock leaves the maps consistent, so a panic elsewhere
-    /// does no harm.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().objects.forget_contents();
     }
 }
 
@@ -344,7 +337,7 @@ mod tests {
         for uid in 0..1_000 {
             seen.watched_deletion(&metadata(&uid.to_string(), "12"));
         }
-        assert_eq!(seen.lock().gone.len(), GONE_MAX);
+        assert_eq!(seen.inner.lock().gone.len(), GONE_MAX);
     }
 
     #[test]

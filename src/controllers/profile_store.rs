@@ -11,7 +11,7 @@ mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::{Arc, PoisonError, RwLock, Weak},
+    sync::{Arc, Weak},
 };
 
 use futures::{StreamExt, stream};
@@ -21,6 +21,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{watcher, watcher::Event},
 };
+use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
@@ -232,7 +233,7 @@ impl ProfileStore {
     /// Returns a profile as its author wrote it, if it exists.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<SharedProfile>> {
         let key = (namespace.to_owned(), name.to_owned());
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         inner.profiles.get(&key).cloned()
     }
 
@@ -252,7 +253,7 @@ impl ProfileStore {
     /// Returns a profile merged with its bases, if it exists.
     fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
         let key = (namespace.to_owned(), name.to_owned());
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         let shared = inner.profiles.get(&key)?;
         if shared.spec.extends.is_none() {
             return Some(Ok(Arc::clone(shared)));
@@ -263,14 +264,14 @@ impl ProfileStore {
         }
         drop(inner);
         // Under one lock, because a base must not change between merging and storing the result.
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         let spec = Arc::clone(&inner.profiles.get(&key)?.spec);
         Some(inner.resolve(key, &spec))
     }
 
     /// Subscribes to the changes of one namespace's profiles.
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         inner.make_room_for_bells();
         let bell = inner.bells.entry(namespace.to_owned()).or_default();
         ProfileChanges {
@@ -290,7 +291,7 @@ impl ProfileStore {
         let Aged { created, spec } = profile;
         let (id, size) = content_id(&spec);
         let (namespace, name) = key;
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         if inner.profiles.get(key).is_some_and(|known| known.id == id) {
             return BTreeSet::new();
         }
@@ -318,7 +319,7 @@ impl ProfileStore {
         self.mark(key, &BTreeMap::new());
         self.clear_unreadable(key);
         let (namespace, name) = key;
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         inner.wanted.remove(key);
         let mut changed = inner.put(key, None);
         if let Some(ledger) = inner.ledgers.get_mut(namespace) {
@@ -331,7 +332,7 @@ impl ProfileStore {
 
     /// Returns the keys of all profiles, with room or without.
     fn keys(&self) -> BTreeSet<Key> {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         let refused = inner.ledgers.iter().flat_map(|(namespace, ledger)| {
             let names = ledger.names().cloned();
             names.map(|name| (namespace.clone(), name))

@@ -85,7 +85,7 @@ impl Rollout {
         let mut calm = Calm::default();
         loop {
             self.slots.bell.notified().await;
-            while !self.slots.requests().is_empty() {
+            while !self.slots.requests.lock().is_empty() {
                 self.observe(&mut calm);
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -94,7 +94,7 @@ impl Rollout {
     }
 
     fn observe(&self, calm: &mut Calm) {
-        let requests = self.slots.requests().clone();
+        let requests = self.slots.requests.lock().clone();
         let registered = self.tenants.registry.all();
         let (mut participants, mut here) = (Vec::new(), Vec::new());
         let mut is_shared = false;

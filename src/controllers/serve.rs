@@ -13,6 +13,7 @@ use kube::{
         reflector::{self, ObjectRef},
     },
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until},
@@ -155,7 +156,7 @@ impl Controllers {
             machines: KnownMachines::default(),
             join_checks: JoinQueue::default(),
             triggers: Arc::clone(triggers),
-            key: std::sync::Mutex::new((cluster_info, key)),
+            key: Mutex::new((cluster_info, key)),
         }
     }
 

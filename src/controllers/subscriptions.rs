@@ -3,10 +3,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 
 use super::object_cache::{News, ObjectCache};
 use crate::client::watch::covers;
@@ -31,10 +32,7 @@ pub struct Subscriptions {
 impl Subscriptions {
     /// Subscribes to the events of a namespace, until the subscriber is dropped.
     pub fn subscribe(&self, namespace: &str, subscriber: &Arc<Subscriber>) {
-        let mut by_namespace = self
-            .by_namespace
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_namespace = self.by_namespace.lock();
         if by_namespace.len() == by_namespace.capacity() {
             // Before the table grows, dropped subscribers are removed.
             by_namespace.retain(|_, known| known.iter().any(|known| known.strong_count() > 0));
@@ -46,14 +44,19 @@ impl Subscriptions {
 
     /// Subscribes to the profiles of all namespaces, until the subscriber is dropped.
     pub fn subscribe_everywhere(&self, subscriber: &Arc<Subscriber>) {
-        let mut everywhere = self.everywhere();
+        let mut everywhere = self.everywhere.lock();
         everywhere.retain(|known| known.strong_count() > 0);
         everywhere.push(Arc::downgrade(subscriber));
     }
 
     /// Enqueues a trigger for a profile that changed.
     pub fn profile_changed(&self, namespace: &str, name: &str) {
-        let everywhere: Vec<_> = self.everywhere().iter().filter_map(Weak::upgrade).collect();
+        let everywhere: Vec<_> = self
+            .everywhere
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         for subscriber in self.of(namespace).into_iter().chain(everywhere) {
             subscriber.triggers.enqueue(Affected::Profile {
                 namespace: namespace.to_owned(),
@@ -112,17 +115,8 @@ impl Subscriptions {
         }
     }
 
-    fn everywhere(&self) -> MutexGuard<'_, Vec<Weak<Subscriber>>> {
-        self.everywhere
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn of(&self, namespace: &str) -> Vec<Arc<Subscriber>> {
-        let by_namespace = self
-            .by_namespace
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let by_namespace = self.by_namespace.lock();
         by_namespace
             .get(namespace)
             .into_iter()
@@ -132,10 +126,7 @@ impl Subscriptions {
     }
 
     fn all(&self) -> Vec<(String, Arc<Subscriber>)> {
-        let by_namespace = self
-            .by_namespace
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let by_namespace = self.by_namespace.lock();
         let living = by_namespace.iter().flat_map(|(namespace, subscribers)| {
             subscribers
                 .iter()
@@ -163,7 +154,7 @@ mod tests {
         for round in 0..1000 {
             subscriptions.subscribe(&format!("n{round}"), &subscriber());
         }
-        let by_namespace = subscriptions.by_namespace.lock().unwrap();
+        let by_namespace = subscriptions.by_namespace.lock();
         assert!(by_namespace.len() < 8, "{}", by_namespace.len());
         assert!(by_namespace.contains_key("stays"));
     }

@@ -1,12 +1,7 @@
 //! An index over the objects of a watch. It finds the objects that have a key without visiting all
 //! others. Otherwise, looking up each of many objects would cost one visit per pair.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    hash::Hash,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashMap, fmt, hash::Hash, sync::Arc};
 
 use kube::{
     Resource,
@@ -15,6 +10,7 @@ use kube::{
         watcher::Event,
     },
 };
+use parking_lot::RwLock;
 
 /// Objects of one kind, by keys that are computed from each object.
 pub struct Index<K: Lookup, Key> {
@@ -57,7 +53,7 @@ where
     /// Applies an event that the store has already applied. A list is applied once it is complete,
     /// as in the store.
     pub fn follow(&self, event: &Event<K>, store: &Store<K>) -> Change<K> {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         let entries = &mut *entries;
         let (removed, added) = match event {
             Event::Init | Event::InitApply(_) => (Vec::new(), Vec::new()),
@@ -83,7 +79,7 @@ where
 
     /// Returns the objects that have this key, in any order.
     pub fn of(&self, key: &Key) -> Vec<Arc<K>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         entries.by_key.get(key).cloned().unwrap_or_default()
     }
 }

@@ -5,12 +5,13 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{discovery::Registration, sharding::suspicion::Suspicion};
@@ -229,7 +230,7 @@ impl Registry {
 
     /// Records that all registrations of one namespace, or of all namespaces, were listed.
     pub fn listed(&self, limit: Option<String>) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         match limit {
             Some(namespace) => {
                 listed.namespaces.insert(namespace);
@@ -240,7 +241,7 @@ impl Registry {
 
     /// Returns true if all registrations of a scope were listed.
     pub fn is_listed(&self, scope: &Scope) -> bool {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = self.listed.lock();
         match scope {
             Scope::All => listed.everywhere == Everywhere::Yes,
             Scope::Namespaces(names) => names.iter().all(|name| listed.namespaces.contains(name)),
@@ -254,7 +255,7 @@ impl Registry {
     }
 
     fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = self.listed.lock();
         listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
     }
 

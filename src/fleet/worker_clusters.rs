@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures::{StreamExt, stream};
@@ -16,7 +16,7 @@ use kube::{
         watcher,
     },
 };
-
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
@@ -89,15 +89,9 @@ impl WorkerClusters {
     /// Returns the name of a WorkerCluster of the tenant that cannot be decoded, if there is one.
     /// It may belong to any of the tenant's registrations.
     pub fn unreadable_in(&self, tenant: &TenantId) -> Option<String> {
-        let unreadable = self.unreadable();
+        let unreadable = self.unreadable.lock();
         let found = unreadable.iter().find(|it| it.tenant == *tenant);
         found.map(|it| it.name.to_string())
-    }
-
-    fn unreadable(&self) -> MutexGuard<'_, BTreeSet<RegistrationId>> {
-        self.unreadable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the watch that sees a namespace.
@@ -204,9 +198,9 @@ fn readable(
         let reference = ObjectRef::new(&found.name_any());
         let reference = reference.within(&found.namespace().unwrap_or_default());
         if found.0.is_err() {
-            clusters.unreadable().insert(id(&found));
+            clusters.unreadable.lock().insert(id(&found));
         } else {
-            clusters.unreadable().remove(&id(&found));
+            clusters.unreadable.lock().remove(&id(&found));
         }
         found.0.ok().or_else(|| {
             tracing::warn!(worker_cluster = %reference, "a WorkerCluster cannot be read");
@@ -222,13 +216,13 @@ fn readable(
         Event::Delete(found) => {
             let gone = id(&found);
             let deleted = readable(found);
-            clusters.unreadable().remove(&gone);
+            clusters.unreadable.lock().remove(&gone);
             Event::Delete(deleted?)
         }
         Event::InitApply(found) => Event::InitApply(readable(found)?),
         Event::Init => {
             // Objects that the list lacks do not exist any more.
-            let mut unreadable = clusters.unreadable();
+            let mut unreadable = clusters.unreadable.lock();
             unreadable.retain(|it| !covers(limit, it.tenant.namespace()));
             Event::Init
         }

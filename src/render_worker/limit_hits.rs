@@ -1,11 +1,8 @@
 //! Remembers which tenants' renders recently hit a limit.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::tenant::id::TenantId;
@@ -20,14 +17,14 @@ pub(super) struct LimitHits(Mutex<HashMap<TenantId, Instant>>);
 impl LimitHits {
     /// Whether a render of the tenant recently hit a limit.
     pub(super) fn contains(&self, tenant: &TenantId) -> bool {
-        let last_hits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_hits = self.0.lock();
         let last_hit = last_hits.get(tenant);
         last_hit.is_some_and(|last_hit| last_hit.elapsed() < REMEMBERED)
     }
 
     /// Records that a render of the tenant hit a limit, and drops expired entries.
     pub(super) fn record(&self, tenant: &TenantId) {
-        let mut last_hits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_hits = self.0.lock();
         last_hits.retain(|_, last_hit| last_hit.elapsed() < REMEMBERED);
         last_hits.insert(tenant.clone(), Instant::now());
     }
@@ -52,10 +49,6 @@ mod tests {
         tokio::time::advance(REMEMBERED).await;
         assert!(!hits.contains(&berlin));
         hits.record(&lisbon);
-        assert_eq!(
-            hits.0.lock().unwrap().len(),
-            1,
-            "expired entries are dropped"
-        );
+        assert_eq!(hits.0.lock().len(), 1, "expired entries are dropped");
     }
 }

@@ -1,13 +1,9 @@
 //! A small pool of workers that all tenants share. Workers are started on demand and stopped when
 //! idle.
 
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -121,7 +117,7 @@ impl Pool {
 
     /// Returns the process ids of the idle workers.
     pub fn idle(&self) -> Vec<u32> {
-        let idle = self.lock();
+        let idle = self.idle.lock();
         idle.iter().filter_map(|(_, worker)| worker.id()).collect()
     }
 
@@ -129,13 +125,15 @@ impl Pool {
     pub async fn stop_idle(&self) {
         loop {
             let released = self.worker_released.notified();
-            let oldest = self.lock().first().map(|(since, _)| *since + IDLE_MAX);
+            let oldest = self.idle.lock().first().map(|(since, _)| *since + IDLE_MAX);
             match oldest {
                 None => released.await,
                 Some(until) => {
                     sleep_until(until).await;
                     let now = Instant::now();
-                    self.lock().retain(|(since, _)| *since + IDLE_MAX > now);
+                    self.idle
+                        .lock()
+                        .retain(|(since, _)| *since + IDLE_MAX > now);
                 }
             }
         }
@@ -143,7 +141,7 @@ impl Pool {
 
     /// Returns an idle worker, if possible one that has the profile compiled, or starts a new one.
     fn worker_with(&self, digest: &str) -> Result<Worker, WorkerError> {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         idle.retain_mut(|(_, worker)| worker.is_running());
         let compiled = idle.iter().rposition(|(_, worker)| worker.has(digest));
         let at = compiled.or(idle.len().checked_sub(1));
@@ -153,12 +151,8 @@ impl Pool {
     }
 
     fn release(&self, worker: Worker) {
-        self.lock().push((Instant::now(), worker));
+        self.idle.lock().push((Instant::now(), worker));
         self.worker_released.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(Instant, Worker)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::ValueEnum;
+use parking_lot::Mutex;
 use tracing::{Event, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, Targets};
 use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
@@ -181,17 +182,14 @@ pub struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 impl LogBuffer {
     /// Everything that was logged.
     pub fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.0.lock();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
 impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -49,7 +49,7 @@ impl Queue {
         while let Some(served) = self.served.recv().await {
             order.push(served);
         }
-        assert_eq!(self.permits.lock().free, 1, "every permit came back");
+        assert_eq!(self.permits.0.lock().free, 1, "every permit came back");
         order
     }
 }
@@ -136,7 +136,7 @@ async fn who_leaves_while_waiting_leaves_no_hole() {
         assert!(futures::poll!(std::pin::pin!(waits)).is_pending());
     }
     {
-        let state = permits.lock();
+        let state = permits.0.lock();
         assert_eq!(state.fresh.turns.len(), 1);
         let waiting: usize = state.fresh.waiting.values().map(BTreeMap::len).sum();
         assert_eq!(waiting, 0);
@@ -147,7 +147,7 @@ async fn who_leaves_while_waiting_leaves_no_hole() {
     drop(held);
     let next = stays.await;
     drop(next);
-    assert_eq!(permits.lock().free, 1);
+    assert_eq!(permits.0.lock().free, 1);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_permit_that_nobody_fetches_any_more_goes_to_the_next() {
     // Its permit was sent, and it is dropped without having received it.
     drop(leaves);
     drop(stays.await);
-    assert_eq!(permits.lock().free, 1);
+    assert_eq!(permits.0.lock().free, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -187,7 +187,7 @@ async fn under_much_coming_and_going_no_permit_is_lost() {
         });
     }
     tasks.join_all().await;
-    let state = permits.lock();
+    let state = permits.0.lock();
     assert_eq!(state.free, 3);
     let left = [&state.fresh, &state.resync].map(|lane| lane.waiting.len());
     assert_eq!(left, [0, 0]);

@@ -10,7 +10,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     task::{Context, Poll},
 };
 
@@ -22,6 +22,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::Connect};
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, Service};
 
@@ -157,7 +158,7 @@ where
     /// Returns the first client that has a free stream, or a new one. Later clients without
     /// requests are dropped, and their connections with them.
     fn reserve(&self) -> Option<(LimitedClient<C>, OwnedSemaphorePermit)> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         while clients.len() > 1 && clients.last().is_some_and(LimitedClient::is_idle) {
             clients.pop();
         }

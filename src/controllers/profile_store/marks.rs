@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError},
+    sync::Arc,
 };
 
 use kube::{ResourceExt, api::ObjectMeta};
@@ -20,13 +20,13 @@ impl ProfileStore {
     /// contains it.
     pub fn installed_content(&self, namespace: &str, name: &str) -> Option<String> {
         let key = (namespace.to_owned(), name.to_owned());
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         inner.installed.get(&key).map(ToString::to_string)
     }
 
     /// Records the annotations of a profile.
     pub(super) fn mark(&self, key: &Key, annotations: &BTreeMap<String, String>) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         match annotations.get(INSTALLED_CONTENT) {
             Some(content) => inner.installed.insert(key.clone(), content.as_str().into()),
             None => inner.installed.remove(key),
@@ -40,26 +40,26 @@ impl ProfileStore {
 
     /// Returns true if the profile exists and cannot be decoded.
     pub fn is_unreadable(&self, namespace: &str, name: &str) -> bool {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         let key = (namespace.to_owned(), name.to_owned());
         inner.unreadable.contains(&key)
     }
 
     /// Records that a profile exists and cannot be decoded.
     pub(super) fn set_unreadable(&self, key: &Key) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         inner.unreadable.insert(key.clone());
     }
 
     /// Records that a profile can be decoded, or does not exist.
     pub(super) fn clear_unreadable(&self, key: &Key) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         inner.unreadable.remove(key);
     }
 
     /// Returns true if no default may replace the profile.
     pub fn is_pinned(&self, namespace: &str, name: &str) -> bool {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         let key = (namespace.to_owned(), name.to_owned());
         inner.pinned.contains(&key)
     }

@@ -1,11 +1,6 @@
 //! Decides which profiles there is room for, and reads profiles again when room becomes free.
 
-use std::{
-    collections::BTreeSet,
-    future::pending,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, future::pending, sync::Arc, time::Duration};
 
 use kube::{Api, Client, core::DeserializeGuard};
 use tokio::time::sleep;
@@ -91,13 +86,13 @@ impl Inner {
 impl ProfileStore {
     /// Returns what a profile is short of. Returns `None` if it has room, or does not exist.
     pub fn shortage(&self, namespace: &str, name: &str) -> Option<Shortage> {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         inner.ledgers.get(namespace)?.shortage(name)
     }
 
     /// Changes the quota of a namespace. Returns the names of the profiles whose content changes.
     pub fn resize(&self, namespace: &str, quota: ProfileQuota) -> BTreeSet<String> {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         let moves = self.ledger(&mut inner, namespace).resize(quota);
         let changed = inner.moved(namespace, moves);
         self.wanted.notify_one();
@@ -108,7 +103,7 @@ impl ProfileStore {
     /// profiles whose content changes.
     pub(super) fn insert_wanted(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
         let is_wanted = {
-            let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+            let inner = self.inner.read();
             let ledger = inner.ledgers.get(&key.0);
             let is_kept = ledger.is_some_and(|ledger| ledger.keeps(&key.1));
             is_kept && !inner.profiles.contains_key(key)
@@ -139,7 +134,7 @@ impl ProfileStore {
     pub(super) async fn wanted(&self) -> BTreeSet<Key> {
         loop {
             let (wanted, is_short) = {
-                let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+                let mut inner = self.inner.write();
                 (
                     std::mem::take(&mut inner.wanted),
                     inner.is_short_of_memory(),
@@ -165,7 +160,7 @@ impl ProfileStore {
 
     /// Admits the profiles that there is memory for now.
     fn settle_all(&self) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         let short = inner.ledgers.iter_mut();
         let short = short.filter(|(_, ledger)| ledger.is_short_of_memory());
         let moved: Vec<_> = short.map(|it| (it.0.clone(), it.1.settle())).collect();
@@ -175,7 +170,7 @@ impl ProfileStore {
     }
 
     fn want(&self, key: Key) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.write();
         inner.wanted.insert(key);
     }
 }

@@ -94,7 +94,7 @@ fn tenants_with_equal_overlays_and_bases_share_one_content() {
     for (namespace, name) in store.keys() {
         store.remove(&(namespace, name));
     }
-    let inner = store.inner.read().unwrap();
+    let inner = store.inner.read();
     let left = (
         inner.contents.len(),
         inner.overlays.len(),
@@ -124,7 +124,7 @@ fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
         compiled.contains("has_templates: false"),
         "a worker has its own: {compiled}"
     );
-    assert_eq!(store.inner.read().unwrap().contents.len(), 1);
+    assert_eq!(store.inner.read().contents.len(), 1);
 }
 
 /// One merged content per overlay of a large base would take gigabytes.
@@ -150,7 +150,7 @@ fn of_overlays_of_a_large_base_the_newest_are_kept() {
     for number in 0..50 {
         store.remove(&key("a", &format!("overlay-{number}")));
     }
-    let inner = store.inner.read().unwrap();
+    let inner = store.inner.read();
     assert_eq!(inner.resolved.len(), 0, "nothing is kept for nobody");
 }
 
@@ -234,7 +234,7 @@ fn what_exceeds_the_quota_is_not_kept_and_default_profiles_always_fit() {
     assert_eq!(put("osp-ubuntu"), names(["osp-ubuntu"]));
     assert!(store.get("a", "osp-ubuntu").is_some());
     assert!(store.shortage("a", "f").is_none(), "it is not there");
-    let inner = store.inner.read().unwrap();
+    let inner = store.inner.read();
     assert_eq!(inner.contents.len(), 3, "of the others nothing is kept");
 }
 
@@ -278,7 +278,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
         store.remove(&key);
         drop(held_by_a_reconcile);
     }
-    let inner = store.inner.read().unwrap();
+    let inner = store.inner.read();
     let left = [
         inner.profiles.len(),
         inner.contents.len(),

@@ -3,11 +3,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use kube::{ResourceExt, runtime::reflector::ObjectRef};
+use parking_lot::Mutex;
 
 use crate::api::machine_deployment::MachineDeployment;
 use crate::client::retry_delay::RetryDelay;
@@ -45,7 +45,7 @@ impl Backoff {
     pub fn failed(&self, machine_deployment: &MachineDeployment) -> Duration {
         let reference = ObjectRef::from_obj(machine_deployment);
         let requested = Requested::of(machine_deployment);
-        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut delays = self.delays.lock();
         let first = || (requested.clone(), RetryDelay::new(FIRST, CAP));
         let known = delays.entry(reference).or_insert_with(first);
         if known.0 != requested {
@@ -57,10 +57,7 @@ impl Backoff {
     /// Ends the delays: after a success, when the object is gone, or when one of its inputs has
     /// changed.
     pub fn reset(&self, reference: &ObjectRef<MachineDeployment>) {
-        self.delays
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(reference);
+        self.delays.lock().remove(reference);
     }
 }
 

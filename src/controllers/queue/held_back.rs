@@ -1,12 +1,10 @@
 //! Machine deployments whose calls were not sent because their worker cluster failed. They are
 //! reconciled once it is healthy; those that failed by themselves keep their own delays.
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashSet;
 
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
@@ -23,7 +21,7 @@ pub struct HeldBack {
 impl HeldBack {
     /// Adds a machine deployment.
     pub fn add(&self, reference: Reference) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.insert(reference);
         self.bell.notify_one();
     }
@@ -35,6 +33,6 @@ impl HeldBack {
 
     /// Removes and returns all machine deployments.
     pub fn take(&self) -> HashSet<Reference> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.waiting.lock())
     }
 }

@@ -3,11 +3,11 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use kube::runtime::{controller::Action, reflector::ObjectRef};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::api::machine_deployment::MachineDeployment;
@@ -33,7 +33,7 @@ impl QueueLatency {
             at: Instant::now(),
             trigger,
         };
-        match self.lock().entry(reference.clone()) {
+        match self.0.lock().entry(reference.clone()) {
             Entry::Vacant(entry) => drop(entry.insert(now)),
             Entry::Occupied(mut entry) if entry.get().at > now.at => drop(entry.insert(now)),
             Entry::Occupied(_) => {}
@@ -45,14 +45,14 @@ impl QueueLatency {
     pub fn later(&self, reference: &Reference, trigger: Trigger, after: Duration) -> Action {
         let at = Instant::now() + after;
         let since = Since { at, trigger };
-        self.lock().entry(reference.clone()).or_insert(since);
+        self.0.lock().entry(reference.clone()).or_insert(since);
         Action::requeue(after)
     }
 
     /// Begins a reconcile: records its trigger in the metrics and in the span, and returns how long
     /// it was due.
     pub fn begin(&self, reference: &Reference, metrics: &Metrics) -> Duration {
-        let since = self.lock().remove(reference);
+        let since = self.0.lock().remove(reference);
         let trigger = since.map_or(Trigger::Other, |since| since.trigger);
         let waited = since.map(|since| since.at.elapsed()).unwrap_or_default();
         metrics.triggered(trigger);
@@ -65,14 +65,10 @@ impl QueueLatency {
     /// Removes a machine deployment that is gone.
     pub fn gone(&self, name: &str, namespace: Option<&str>) {
         let reference = ObjectRef::new(name);
-        self.lock().remove(&match namespace {
+        self.0.lock().remove(&match namespace {
             Some(namespace) => reference.within(namespace),
             None => reference,
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Reference, Since>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +95,7 @@ mod tests {
         let waited = due.begin(&reference(), &metrics);
         assert_eq!(waited, Duration::from_secs(3));
         assert!(counted(&metrics, "profile"), "{}", metrics.encode());
-        assert!(due.lock().is_empty());
+        assert!(due.0.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -123,6 +119,6 @@ mod tests {
         let due = QueueLatency::default();
         due.now(&reference(), Trigger::Change);
         due.gone("a", Some("kube-system"));
-        assert!(due.lock().is_empty());
+        assert!(due.0.lock().is_empty());
     }
 }

@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures::{Stream, stream};
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
@@ -58,7 +59,7 @@ impl ResyncQueue {
 
     /// Adds machine deployments, unless they are waiting already.
     pub fn add(&self, references: impl IntoIterator<Item = Reference>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for reference in references {
             let is_new = !state.tickets.contains_key(&reference);
             if is_new && !state.let_in.contains(&reference) {
@@ -86,7 +87,7 @@ impl ResyncQueue {
 
     /// Removes a machine deployment, because a change of it is about to be reconciled.
     pub fn changed(&self, reference: &Reference) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.forget(reference);
         let made_room = state.let_in.remove(reference);
         self.publish(state);
@@ -106,7 +107,7 @@ impl ResyncQueue {
 
     /// Begins a reconcile, which lasts until the guard is dropped. A resync has low priority.
     pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.forget(reference);
         state.under_way += 1;
         let priority = if state.let_in.remove(reference) {
@@ -123,7 +124,7 @@ impl ResyncQueue {
     }
 
     fn let_one_in(&self) -> Option<Reference> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.let_in.len() + state.at_work >= self.at_once {
             return None;
         }
@@ -140,10 +141,6 @@ impl ResyncQueue {
             .statistics
             .queue(waiting, state.under_way);
         drop(state);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +175,7 @@ impl AtWork {
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        let mut state = self.resync.lock();
+        let mut state = self.resync.state.lock();
         state.under_way = state.under_way.saturating_sub(1);
         if self.priority == Priority::Low {
             state.at_work = state.at_work.saturating_sub(1);
@@ -236,7 +233,11 @@ mod tests {
         }
         assert_eq!(names(&resyncs), ["a"]);
         resyncs.add([reference("a")]);
-        assert_eq!(resyncs.lock().queue.len(), 2, "a is on its way already");
+        assert_eq!(
+            resyncs.state.lock().queue.len(),
+            2,
+            "a is on its way already"
+        );
         // A change removes one that waits, and frees the room of one that was let in.
         resyncs.changed(&reference("b"));
         resyncs.changed(&reference("a"));

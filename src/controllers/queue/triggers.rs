@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use futures::{Stream, StreamExt, stream};
@@ -11,6 +11,7 @@ use kube::{
     ResourceExt,
     runtime::reflector::{ObjectRef, Store},
 };
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::api::{
@@ -70,10 +71,7 @@ pub struct Destinations {
 impl TriggerRouter {
     /// Adds a trigger.
     pub fn enqueue(&self, affected: Affected) {
-        self.pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(affected);
+        self.pending.lock().insert(affected);
         self.bell.notify_one();
     }
 
@@ -92,7 +90,7 @@ impl TriggerRouter {
     }
 
     fn take(&self) -> HashSet<Affected> {
-        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.pending.lock())
     }
 }
 

@@ -1,10 +1,8 @@
 //! The order in which the join check visits the machine deployments of a tenant.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Selects the next machine deployment of a tenant to check, by its key.
@@ -27,7 +25,7 @@ struct State {
 impl JoinQueue {
     /// Records that something was written for a machine deployment.
     pub fn changed(&self, key: &str) {
-        self.lock().changed.insert(key.to_owned());
+        self.state.lock().changed.insert(key.to_owned());
         self.bell.notify_one();
     }
 
@@ -39,7 +37,7 @@ impl JoinQueue {
     /// Returns one of these keys: the one that failed, else one that changed, else the next one,
     /// round-robin.
     pub fn next(&self, keys: &BTreeSet<String>) -> Option<String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.changed.retain(|key| keys.contains(key));
         state.failed.take_if(|key| !keys.contains(key));
         if state.failed.is_some() {
@@ -58,16 +56,12 @@ impl JoinQueue {
     /// Records the end of a check. A machine deployment that failed is checked again until its
     /// machines can join.
     pub fn ended(&self, failed: Option<&str>) {
-        self.lock().failed = failed.map(str::to_owned);
+        self.state.lock().failed = failed.map(str::to_owned);
     }
 
     /// Returns true if the machines of a machine deployment could not join.
     pub fn has_failed(&self, key: &str) -> bool {
-        self.lock().failed.as_deref() == Some(key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().failed.as_deref() == Some(key)
     }
 }
 

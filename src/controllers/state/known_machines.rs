@@ -1,11 +1,9 @@
 //! The documents that the machines of one tenant's machine deployments were created from.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
@@ -25,7 +23,7 @@ impl KnownMachines {
     /// Records the result of a reconcile. `machines` is `None` if the machine deployment is not
     /// served.
     pub fn observed(&self, reference: &Reference, machines: Option<Machines>) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         match machines {
             Some(machines) => known.insert(full_name(reference), machines),
             None => known.remove(&full_name(reference)),
@@ -36,17 +34,12 @@ impl KnownMachines {
 
     /// Returns what is known of a machine deployment, by `namespace/name`.
     pub fn get(&self, name: &str) -> Option<Machines> {
-        self.lock().get(name).cloned()
+        self.known.lock().get(name).cloned()
     }
 
     /// Waits until a machine deployment has been reconciled.
     pub async fn changed(&self) {
         self.bell.notified().await;
-    }
-
-    /// Locks the map. Every write under the lock is one call, so a panic elsewhere does no harm.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Machines>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

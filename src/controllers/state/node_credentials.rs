@@ -1,11 +1,9 @@
 //! The known node credentials of machine deployments.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::api::{names::DerivedNames, worker_cluster};
 use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
@@ -49,7 +47,7 @@ impl NodeCredentials {
         if settings.node_credentials == worker_cluster::NodeCredentials::Shared {
             return Some(None);
         }
-        let inner = self.lock();
+        let inner = self.inner.lock();
         match inner.known.get(&names.key) {
             Some(known) => Some(Some(known.token.clone())),
             None => inner.refused_until.map(|_| None),
@@ -58,32 +56,26 @@ impl NodeCredentials {
 
     /// Returns until when the rights are considered missing.
     pub fn refused_until(&self) -> Option<Timestamp> {
-        self.lock().refused_until
+        self.inner.lock().refused_until
     }
 
     /// Forgets the credentials of a machine deployment.
     pub fn forget(&self, key: &str) {
-        self.lock().known.remove(key);
+        self.inner.lock().known.remove(key);
     }
 
     /// Returns the credentials of a machine deployment, if they are known.
     pub fn get(&self, key: &str) -> Option<Known> {
-        self.lock().known.get(key).cloned()
+        self.inner.lock().known.get(key).cloned()
     }
 
     /// Records the credentials of a machine deployment.
     pub fn set(&self, key: &str, known: Known) {
-        self.lock().known.insert(key.to_owned(), known);
+        self.inner.lock().known.insert(key.to_owned(), known);
     }
 
     /// Considers the rights missing until then; `None` ends that.
     pub fn refused(&self, until: Option<Timestamp>) {
-        self.lock().refused_until = until;
-    }
-
-    /// Locks the state. Every write under the lock is one assignment, so a panic elsewhere does no
-    /// harm.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().refused_until = until;
     }
 }

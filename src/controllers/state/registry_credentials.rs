@@ -1,9 +1,8 @@
 //! The registry credentials of one tenant, as they were last read.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::render::input::RegistryCredential;
 use crate::telemetry::chain::chain;
@@ -60,7 +59,7 @@ impl Known {
     ///
     /// If they cannot be used. The reason contains no secrets.
     pub fn get(&self) -> Result<RegistryCredentials, String> {
-        self.lock().read.clone()
+        self.0.lock().read.clone()
     }
 
     /// Records what was read from a Secret.
@@ -69,7 +68,7 @@ impl Known {
         secret: Option<NamespacedName>,
         read: Result<RegistryCredentials, CredentialsError>,
     ) -> Refreshed {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         let is_usable = known.secret == secret && known.read.is_ok();
         if let Err(error @ CredentialsError::Call { .. }) = &read
             && is_usable
@@ -94,12 +93,6 @@ impl Known {
             (false, true) => Refreshed::Changed,
             (false, false) => Refreshed::Same,
         }
-    }
-
-    /// Locks the state. Every write under the lock is one assignment, so a panic elsewhere does no
-    /// harm.
-    fn lock(&self) -> MutexGuard<'_, Entry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

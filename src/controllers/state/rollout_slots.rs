@@ -1,10 +1,8 @@
 //! Rollout slots: which tenants request one to install newer default profiles, and which have one.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::tenant::id::TenantId;
@@ -31,7 +29,7 @@ pub(in crate::controllers) struct Decided {
 /// The requests for slots, and the decision.
 #[derive(Debug, Default)]
 pub struct RolloutSlots {
-    requests: Mutex<BTreeSet<TenantId>>,
+    pub(in crate::controllers) requests: Mutex<BTreeSet<TenantId>>,
     pub(in crate::controllers) bell: Notify,
     pub(in crate::controllers) decided: watch::Sender<Decided>,
 }
@@ -47,17 +45,13 @@ pub struct SlotRequest {
 impl RolloutSlots {
     /// Requests a slot.
     pub fn request(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
-        self.requests().insert(tenant.clone());
+        self.requests.lock().insert(tenant.clone());
         self.bell.notify_one();
         SlotRequest {
             slots: Arc::clone(self),
             tenant: tenant.clone(),
             decided: self.decided.subscribe(),
         }
-    }
-
-    pub(in crate::controllers) fn requests(&self) -> MutexGuard<'_, BTreeSet<TenantId>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,6 +75,6 @@ impl SlotRequest {
 
 impl Drop for SlotRequest {
     fn drop(&mut self) {
-        self.slots.requests().remove(&self.tenant);
+        self.slots.requests.lock().remove(&self.tenant);
     }
 }

@@ -1,13 +1,11 @@
 //! The bootstrap tokens of one tenant, by the key of their machine deployment.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
+use parking_lot::Mutex;
 
 use crate::api::names::KUBE_SYSTEM;
 use crate::fleet::engagement::Engagement;
@@ -56,16 +54,12 @@ impl Tokens {
 
     /// Returns the token of a machine deployment, if it is known.
     pub fn get(&self, key: &str) -> Option<KnownToken> {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
+        self.known.lock().get(key).cloned()
     }
 
     /// Returns the keys and Secret names of the tokens whose key is not in use.
     pub fn unused(&self, is_in_use: impl Fn(&str) -> bool) -> Vec<(String, String)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let unused = known.iter().filter(|(key, _)| !is_in_use(key));
         unused
             .map(|(key, token)| (key.clone(), secret_name(&token.token)))
@@ -74,7 +68,7 @@ impl Tokens {
 
     /// Returns all tokens, by the key of their machine deployment.
     pub fn all(&self) -> Vec<(String, KnownToken)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let all = known.iter();
         all.map(|(key, token)| (key.clone(), token.clone()))
             .collect()
@@ -82,7 +76,7 @@ impl Tokens {
 
     /// Records a token.
     pub fn set(&self, key: &str, token: KnownToken) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.insert(key.to_owned(), token);
         self.count(&known);
     }
@@ -98,20 +92,20 @@ impl Tokens {
 
     /// Records that an ID that is derived from the key belongs to a token of another program.
     pub fn take(&self, key: &str) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         let count = taken.entry(key.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
 
     /// Returns how many IDs that are derived from the key belong to others.
     pub fn taken(&self, key: &str) -> u8 {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.taken.lock();
         taken.get(key).copied().unwrap_or_default()
     }
 
     /// Records that a token was replaced or removed, unless another has taken its place.
     pub fn replace(&self, key: &str, uid: &str, found: Option<KnownToken>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.get(key).is_none_or(|token| token.uid != uid) {
             return;
         }
@@ -124,7 +118,7 @@ impl Tokens {
 
     /// Forgets a token.
     pub fn remove(&self, key: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.remove(key);
         self.count(&known);
     }

@@ -2,9 +2,9 @@
 //! series of any cluster.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 /// The tokens of one cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Ledger(Mutex<HashMap<String, TokensKnown>>);
 
 impl Ledger {
     pub(super) fn set(&self, cluster: &str, tokens: TokensKnown) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         match known.get_mut(cluster) {
             Some(before) => *before = tokens,
             None => drop(known.insert(cluster.to_owned(), tokens)),
@@ -29,12 +29,12 @@ impl Ledger {
     }
 
     pub(super) fn remove(&self, cluster: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.remove(cluster);
     }
 
     pub(super) fn sum(&self) -> TokensKnown {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         TokensKnown {
             count: known.values().map(|it| it.count).sum(),
             first_end: known.values().filter_map(|it| it.first_end).min(),
