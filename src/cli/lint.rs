@@ -1,8 +1,9 @@
 //! `osm lint`: finds problems in profiles. Prints one line per finding, JSON or SARIF.
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -13,6 +14,14 @@ use crate::rules::{
     lint::{Finding, lint},
     rule::{Rule, Severity},
 };
+
+/// What is escaped in a path that is a URI reference.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// The flags of `osm lint`.
 #[derive(Args, Debug)]
@@ -126,21 +135,8 @@ fn result((file, finding): &(String, Finding)) -> Json {
         "level": finding.rule.severity().to_string(),
         "message": {"text": format!("{}; {}", finding.message, finding.fix)},
         "locations": [{"physicalLocation": {
-            "artifactLocation": {"uri": uri(file)},
+            "artifactLocation": {"uri": utf8_percent_encode(file, ESCAPED).to_string()},
             "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
         }}],
     })
-}
-
-/// Returns a path as a URI reference.
-fn uri(path: &str) -> String {
-    let mut uri = String::new();
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
 }

@@ -4,6 +4,27 @@
 
 use std::fmt::{self, Write};
 
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode,
+};
+
+/// What is escaped in a query: all bytes except for letters, digits and `-._~`.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// What is escaped in a name and in a password.
+const USER: &AsciiSet = &RESERVED
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+/// What is escaped in a path.
+pub(super) const PATH: &AsciiSet = &USER.remove(b'/').remove(b':').remove(b'@');
+
 /// A URL, split into the same parts as in Go.
 #[derive(Debug)]
 pub(super) struct GoUrl<'a> {
@@ -98,10 +119,10 @@ impl fmt::Display for GoUrl<'_> {
                 Some((name, password)) => (name, Some(password)),
                 None => (user, None),
             };
-            write_escaped(formatter, name, b"$&+,;=")?;
+            write_escaped(formatter, name, USER)?;
             if let Some(password) = password {
                 formatter.write_char(':')?;
-                write_escaped(formatter, password, b"$&+,;=")?;
+                write_escaped(formatter, password, USER)?;
             }
             formatter.write_char('@')?;
         }
@@ -109,7 +130,7 @@ impl fmt::Display for GoUrl<'_> {
         if self.path.bytes().all(may_stand_in_path) {
             formatter.write_str(self.path)?;
         } else {
-            write_escaped(formatter, self.path, b"$&+,/:;=@")?;
+            write_escaped(formatter, self.path, PATH)?;
         }
         match self.query {
             Some(query) => write!(formatter, "?{query}"),
@@ -175,32 +196,31 @@ fn check_host(host: &str) -> Result<(), &'static str> {
 ///
 /// Returns an error if a `%` is not followed by two hexadecimal digits.
 pub(super) fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        let value = digit().zip(digit()).map(|(high, low)| high * 16 + low);
-        let value = value.and_then(|value| u8::try_from(value).ok());
-        bytes.push(value.ok_or("a `%` in it is followed by no two hexadecimal digits")?);
+    let starts_with_byte = |rest: &str| {
+        let digits = rest.as_bytes().first_chunk::<2>();
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(starts_with_byte) {
+        return Err("a `%` in it is followed by no two hexadecimal digits");
     }
-    Ok(bytes)
+    Ok(percent_decode_str(text).collect())
 }
 
-/// Writes a text, and escapes all bytes except for letters, digits, `-._~` and those in `plain`.
-fn write_escaped(out: &mut impl Write, text: &str, plain: &[u8]) -> fmt::Result {
-    // Invalid escapes were refused when the URL was parsed.
-    for byte in unescape(text).unwrap_or_default() {
-        if is_unreserved(byte) || plain.contains(&byte) {
-            out.write_char(char::from(byte))?;
-        } else {
-            write!(out, "%{byte:02X}")?;
+/// Escapes a part of a query, where a space is a plus.
+pub(super) fn push_query_escaped(text: &str, out: &mut String) {
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            out.push('+');
         }
+        out.extend(utf8_percent_encode(word, RESERVED));
     }
-    Ok(())
+}
+
+/// Writes a text whose escapes are replaced by those of Go.
+fn write_escaped(out: &mut impl Write, text: &str, escaped: &'static AsciiSet) -> fmt::Result {
+    // Invalid escapes were refused when the URL was parsed.
+    let bytes = unescape(text).unwrap_or_default();
+    write!(out, "{}", percent_encode(&bytes, escaped))
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 //! `https://harbor.example.com/v2/proxy?kubermatic=override_path%3Dtrue` is the mirror
 //! `https://harbor.example.com/v2/proxy`, whose path replaces `/v2`.
 
-use std::fmt::Write;
-
-use super::super::go_url::{self, GoUrl};
+use super::super::go_url::{self, GoUrl, push_query_escaped};
 
 /// The query parameter that contains the settings, which are a query themselves.
 const PARAMETER: &str = "kubermatic";
@@ -51,9 +49,9 @@ impl Mirror {
         let mut rest = base.to_owned();
         for (index, (key, value)) in pairs.iter().enumerate() {
             rest.push(if index == 0 { '?' } else { '&' });
-            push_escaped(&mut rest, key);
+            push_query_escaped(key, &mut rest);
             rest.push('=');
-            push_escaped(&mut rest, value);
+            push_query_escaped(value, &mut rest);
         }
         Ok(Self {
             url: rest,
@@ -100,20 +98,6 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
 fn unescape(text: &str) -> Option<String> {
     let bytes = go_url::unescape(&text.replace('+', " ")).ok()?;
     String::from_utf8(bytes).ok()
-}
-
-fn push_escaped(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b' ' => out.push('+'),
-            other => {
-                let _ = write!(out, "%{other:02X}");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

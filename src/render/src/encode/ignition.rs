@@ -5,6 +5,8 @@
 //! indent that its lines share. Version 3.3.0 has the same content in another format. The checks
 //! and the content of files are implemented here, once for both.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::{
     CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
     half_of, names_machine, permissions::Permissions,
@@ -26,6 +28,18 @@ mod v3;
 const MACHINE_NAME_PATH: &str = "/etc/machine-name";
 /// The mode of that file: `0600`.
 const MACHINE_NAME_MODE: u32 = 0o600;
+
+/// What is escaped in a `data:` URL.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
 
 /// The content of a document, independent of the version.
 struct Content<'a> {
@@ -167,28 +181,6 @@ fn block(text: &str) -> Result<String, &'static str> {
 fn data_url(text: &str) -> String {
     let mut url = String::with_capacity(text.len() * 2 + 8);
     url.push_str("data:,");
-    push_percent_escaped(&mut url, text);
+    url.extend(utf8_percent_encode(text, ESCAPED));
     url
-}
-
-fn push_percent_escaped(out: &mut String, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let hex = |nibble: u8| {
-        HEX.get(usize::from(nibble))
-            .copied()
-            .map_or('0', char::from)
-    };
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => out.push(char::from(byte)),
-            b'-' | b'_' | b'.' | b'!' | b'~' | b'*' | b'\'' | b'(' | b')' => {
-                out.push(char::from(byte));
-            }
-            other => {
-                out.push('%');
-                out.push(hex(other >> 4));
-                out.push(hex(other & 0xf));
-            }
-        }
-    }
 }

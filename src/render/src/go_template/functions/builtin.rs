@@ -6,7 +6,10 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::version::{Constraints, Version},
+        super::{
+            go_url::push_query_escaped,
+            version::{Constraints, Version},
+        },
         print::{sprint, sprintln, text_of},
         problem::refuse,
         value::{Kind, Typed, basic, kind, pointee, typed},
@@ -63,7 +66,7 @@ pub(super) const TABLE: &[Function] = &[
         name: "urlquery",
         arguments: (0, ANY),
         factor: 3,
-        run: |arguments| escaped(arguments, urlquery),
+        run: |arguments| escaped(arguments, push_query_escaped),
     },
     Function {
         name: "call",
@@ -172,20 +175,6 @@ fn js(text: &str, out: &mut String) {
                 let _ = write!(out, "\\u{:04X}", u32::from(control));
             }
             other => out.push(other),
-        }
-    }
-}
-
-fn urlquery(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b' ' => out.push('+'),
-            other => {
-                let _ = write!(out, "%{other:02X}");
-            }
         }
     }
 }

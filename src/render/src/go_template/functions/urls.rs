@@ -3,11 +3,12 @@
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write};
 
 use minijinja::{Error, Value};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::{
     super::{
         super::{
-            go_url::{is_scheme, unescape},
+            go_url::{PATH, is_scheme, unescape},
             version::Version,
         },
         problem::refuse,
@@ -79,22 +80,13 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(unescape(text).ok()?).ok()
 }
 
-fn escaped(text: &str, kept: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        let character = char::from(byte);
-        if character.is_ascii_alphanumeric() || kept.contains(character) {
-            out.push(character);
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
-}
-
-/// The characters that are not escaped in a path and in a fragment.
-const PATH: &str = "-_.~$&+,/:;=@";
-const FRAGMENT: &str = "-_.~$&+,/:;=?@!()*";
+/// What is escaped in a fragment.
+const FRAGMENT: &AsciiSet = &PATH
+    .remove(b'?')
+    .remove(b'!')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*');
 
 fn join(arguments: &[Value]) -> Result<Value, Error> {
     let parts = any_map(first(arguments)?)?;
@@ -126,7 +118,7 @@ fn join(arguments: &[Value]) -> Result<Value, Error> {
         if !path.is_empty() && !path.starts_with('/') && !host.is_empty() {
             out.push('/');
         }
-        out.push_str(&escaped(&path, PATH));
+        out.extend(utf8_percent_encode(&path, PATH));
     } else {
         out.push_str(&opaque);
     }
@@ -135,7 +127,7 @@ fn join(arguments: &[Value]) -> Result<Value, Error> {
         let _ = write!(out, "?{query}");
     }
     if !fragment.is_empty() {
-        let _ = write!(out, "#{}", escaped(&fragment, FRAGMENT));
+        let _ = write!(out, "#{}", utf8_percent_encode(&fragment, FRAGMENT));
     }
     Ok(Value::from(out))
 }
