@@ -237,19 +237,43 @@ fn every_test_that_a_page_names_exists() {
 #[test]
 fn every_module_has_its_place_on_the_map() {
     let page = page("architecture.md");
-    let src = root().join("src");
-    for file in files(&src, "rs") {
-        let inside = file.strip_prefix(&src).expect("the file is below src");
-        let depth = inside.components().count();
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let is_test = ["tests", "fixtures"].contains(&&*stem);
-        if depth <= 2 && !is_test {
-            let name = inside.with_extension("").display().to_string();
-            let has_place = between(&page, '`').any(|word| word == stem || word == name);
-            assert!(
-                has_place,
-                "`{stem}` ({name}) is not in docs/architecture.md"
-            );
+    let map: Vec<&str> = rows(&page, "Code map")
+        .into_iter()
+        .filter_map(|row| between(row.first()?, '`').next())
+        .collect();
+    let entries = fs::read_dir(root().join("src")).expect("it is a folder");
+    let names = entries.map(|entry| entry.expect("it is readable").file_name());
+    let names = names.map(|name| name.to_string_lossy().replace(".rs", ""));
+    let others = ["main", "lib", "clippy.toml"];
+    let modules: BTreeSet<String> = names.filter(|it| !others.contains(&it.as_str())).collect();
+    assert_eq!(modules, map.into_iter().map(str::to_owned).collect());
+}
+
+#[test]
+fn the_walks_name_files_and_functions_that_exist() {
+    let page = page("architecture.md");
+    let reconcile = "controllers/machine_deployment";
+    for row in rows(&page, "Two walks through the code") {
+        let words: Vec<&str> = row
+            .get(1)
+            .into_iter()
+            .flat_map(|it| between(it, '`'))
+            .collect();
+        let mut text = String::new();
+        for word in words {
+            if word.ends_with(".rs") {
+                let below = [format!("src/{word}"), format!("src/{reconcile}/{word}")];
+                let file = below
+                    .iter()
+                    .map(|it| root().join(it))
+                    .find(|it| it.exists());
+                text = read(&file.unwrap_or_else(|| root().join(word)));
+            } else {
+                assert!(
+                    text.contains(&format!("fn {word}(")),
+                    "{row:?}: no `{word}`"
+                );
+            }
         }
     }
 }
