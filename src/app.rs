@@ -111,6 +111,10 @@ pub(crate) const FLEET_REQUESTS: RequestBudget = RequestBudget {
 };
 
 /// Runs the manager until cancelled.
+///
+/// # Errors
+///
+/// The process cannot start, loses its Lease, or one of its own tasks panics.
 pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Result<()> {
     let listener = TcpListener::bind(settings.admin_address)
         .await
@@ -130,6 +134,10 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
 }
 
 /// Does the same as [`run`], with parts that the caller provides.
+///
+/// # Errors
+///
+/// As for [`run`].
 pub async fn run_on(
     settings: Settings,
     inside: Inside,
@@ -183,6 +191,10 @@ fn memory(settings: &Settings) -> Memory {
 }
 
 /// Runs the manager until cancelled, in the environment that the caller provides.
+///
+/// # Errors
+///
+/// The Lease is lost, or a task of the whole process panics.
 pub async fn run_with(
     settings: Settings,
     outside: Outside,
@@ -383,6 +395,10 @@ fn controllers(
 }
 
 /// Returns the default profiles that we ship, parsed once per process.
+///
+/// # Errors
+///
+/// A shipped profile cannot be parsed, which a test rules out.
 pub fn built_in_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
     static PARSED: OnceLock<Arc<[DefaultProfile]>> = OnceLock::new();
     if let Some(parsed) = PARSED.get() {

@@ -261,7 +261,7 @@ fn the_walks_name_files_and_functions_that_exist() {
             .collect();
         let mut text = String::new();
         for word in words {
-            if word.ends_with(".rs") {
+            if Path::new(word).extension().is_some_and(|it| it == "rs") {
                 let below = [format!("src/{word}"), format!("src/{reconcile}/{word}")];
                 let file = below
                     .iter()

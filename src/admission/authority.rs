@@ -104,6 +104,10 @@ pub struct Wanted<'a> {
 }
 
 /// Returns the bundle that replaces the stored one; `None` if that is still good.
+///
+/// # Errors
+///
+/// A key or a certificate cannot be created.
 pub fn next(
     kept: Option<&CertificateBundle>,
     wanted: &Wanted<'_>,

@@ -116,6 +116,10 @@ impl CertificateRotator {
     }
 
     /// Looks once, and puts right what is wrong: one step of a rotation at a time.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails, or a certificate cannot be created or used.
     pub async fn reconcile(&mut self) -> Result<(), RotatorError> {
         let params = &self.params;
         let secrets: Api<Secret> = Api::namespaced(params.client.clone(), &params.namespace);

@@ -77,6 +77,10 @@ impl FileWatcher {
     }
 
     /// Looks once, and shows what is new.
+    ///
+    /// # Errors
+    ///
+    /// The files cannot be read, or are no certificate with its key.
     pub async fn check(&mut self) -> Result<(), FileWatcherError> {
         let files = Files {
             certificate: self.read(CERTIFICATE).await?,

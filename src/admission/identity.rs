@@ -47,6 +47,10 @@ pub enum IdentityError {
 
 impl Identity {
     /// An identity from PEM: the chain with the server's own certificate first, and its key.
+    ///
+    /// # Errors
+    ///
+    /// The chain or the key cannot be parsed, or they do not belong together.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()

@@ -69,6 +69,10 @@ pub struct Outside {
 }
 
 /// Runs until cancelled.
+///
+/// # Errors
+///
+/// The process cannot start, loses its Lease, or one of its own tasks panics.
 pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow::Result<()> {
     let mut pages = Vec::new();
     for address in settings
@@ -111,6 +115,10 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
 }
 
 /// Runs until cancelled, in the environment that the caller provides.
+///
+/// # Errors
+///
+/// A Lease is lost, or a task of the whole process panics.
 pub async fn run_with(
     settings: DropInSettings,
     mut outside: Outside,

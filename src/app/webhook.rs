@@ -67,6 +67,10 @@ pub struct Own {
 }
 
 /// Serves until cancelled.
+///
+/// # Errors
+///
+/// The address is taken, the certificate cannot be used, or a task panics.
 pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()> {
     let (shown, identity) = watch::channel(None);
     let metrics = params.metrics;

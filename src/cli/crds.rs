@@ -25,6 +25,10 @@ pub fn crds() -> [CustomResourceDefinition; 3] {
 }
 
 /// Returns all CRDs as YAML documents in one text. The bytes are always the same.
+///
+/// # Errors
+///
+/// A CRD cannot be written as YAML, which a test rules out.
 pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     let mut text = String::new();
     for crd in &crds() {
@@ -35,6 +39,10 @@ pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
 }
 
 /// Returns one CRD as YAML.
+///
+/// # Errors
+///
+/// The CRD cannot be written as YAML.
 pub fn crd_yaml(crd: &CustomResourceDefinition) -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(crd)
 }

@@ -89,6 +89,10 @@ impl Fence {
     }
 
     /// Checks a request that is about to be sent. Reads always pass.
+    ///
+    /// # Errors
+    ///
+    /// The Lease may have ended, so another replica may write.
     pub fn check(&self, method: &Method) -> Result<(), Fenced> {
         if matches!(*method, Method::GET | Method::HEAD) {
             return Ok(());

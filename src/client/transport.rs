@@ -133,6 +133,10 @@ pub struct Caller {
 }
 
 /// Creates the transport of a validated kubeconfig. Does not connect yet.
+///
+/// # Errors
+///
+/// The credential or a certificate cannot be used.
 pub fn connect(
     access: &ClusterAccess,
     rules: &AccessRules,

@@ -54,6 +54,10 @@ pub struct Params {
 
 /// Registers the worker cluster, and reports each step to `progress`. Returns the applied objects,
 /// without secrets.
+///
+/// # Errors
+///
+/// A cluster cannot be reached, something is not ours to change, or the manager refuses the tenant.
 pub async fn tenant_add(
     mut params: Params,
     progress: &mut (dyn FnMut(String) + Send),

@@ -74,6 +74,10 @@ pub enum Mode {
 }
 
 /// Releases the cluster, and reports each step with a call of `progress`.
+///
+/// # Errors
+///
+/// A call fails, or the manager does not let the cluster go in time.
 pub async fn release(
     params: Params,
     progress: &mut (dyn FnMut(String) + Send),

@@ -78,6 +78,10 @@ pub type Hear = dyn FnMut(News) -> anyhow::Result<()> + Send;
 type Known = BTreeMap<(String, String), Row>;
 
 /// Returns every tenant, in the order of their namespaces.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(&selection.management).await?;
     let (rows, _) = all(&api(&management.client, selection)).await?;
@@ -89,6 +93,10 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 
 /// Passes all tenants to `hear`, and then every change, until `hear` returns an error. When the
 /// watch ends, it lists the tenants again and starts a new watch.
+///
+/// # Errors
+///
+/// The first list fails, or `hear` returns an error.
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
     let management = ClusterClient::management(&selection.management).await?;
     let api = api(&management.client, selection);

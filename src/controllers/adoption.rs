@@ -38,6 +38,10 @@ pub fn is_pinned(profile: &impl ResourceExt) -> bool {
 /// Copies the profiles that machine deployments name into the tenant's namespace, and pins them. If
 /// the previous manager had them there already, only pins them. This happens once, so an operator
 /// can unpin one.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     let predecessor = context.engagement.predecessor;
     let wanted = {

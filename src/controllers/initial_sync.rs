@@ -24,6 +24,10 @@ use crate::plan::{
 const PAGE: u32 = 50;
 
 /// Lists and verifies the objects that were created for the tenant's machine deployments.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn run(context: &Context) -> Result<(), kube::Error> {
     let key = context.digest_key();
     let secrets: Api<DeserializeGuard<Secret>> =
@@ -68,6 +72,10 @@ async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
 }
 
 /// Reads a Secret and records its metadata and digest, or that it is gone.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
     let secrets: Api<DeserializeGuard<Secret>> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
@@ -86,6 +94,10 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
 }
 
 /// Reads a config and records its metadata and digest, or that it is gone.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
     let configs: Api<DeserializeGuard<OperatingSystemConfig>> =

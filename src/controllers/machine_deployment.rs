@@ -48,6 +48,10 @@ use crate::tenant::report::ProfileTried;
 
 /// Reconciles once. Never returns an error: the outcome is recorded in the tenant's status, and the
 /// action says when to reconcile again.
+///
+/// # Errors
+///
+/// Never.
 pub async fn reconcile(
     machine_deployment: Arc<MachineDeployment>,
     context: Arc<Context>,

@@ -19,6 +19,10 @@ use crate::controllers::queue::triggers::Affected;
 use crate::tenant::mode::Right;
 
 /// Removes what was created for machine deployments that are gone.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn remove(context: &Context) -> Result<(), Error> {
     let configs = context.rules.mode.has_configs_to_itself();
     let configs = configs.then_some(&*context.configs);

@@ -28,6 +28,10 @@ const PAGE: u32 = 500;
 
 /// Lists the tokens of all machine deployments. If one has two, the token that is valid for longer
 /// is kept, and the other is deleted if the mode allows it.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let worker = context.engagement.worker.client();
     let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);

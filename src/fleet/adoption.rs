@@ -88,6 +88,10 @@ fn fix(leftovers: &[Leftover]) -> String {
 }
 
 /// Looks for a previous manager, and checks that it has stopped. Writes nothing.
+///
+/// # Errors
+///
+/// The previous manager still runs, its webhooks are left, or this cannot be read.
 pub async fn find_predecessor(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
     match signs(worker, clock).await {
         Ok(Predecessor::None) => Ok(Predecessor::None),
@@ -107,6 +111,10 @@ pub async fn find_predecessor(worker: &Client, clock: &Clock) -> Result<Predeces
 
 /// Returns the holder of the Lease if the previous manager is running. Returns `None` if the
 /// kubeconfig may not read the Leases.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn running(worker: &Client, clock: &Clock) -> Result<Option<Holder>, kube::Error> {
     match signs(worker, clock).await {
         Err(Obstacle::Running(holder)) => Ok(Some(holder)),

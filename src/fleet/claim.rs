@@ -116,6 +116,10 @@ fn is_removed(own: &WorkerCluster) -> bool {
 
 /// Claims the cluster whose namespace was just read. A claim is taken over if its tenant is no
 /// longer registered in this management cluster, or if it is the same tenant's from a former one.
+///
+/// # Errors
+///
+/// Another tenant or management cluster has the cluster, or a call fails.
 pub async fn claim(
     client: &Client,
     claimant: &Claimant,
@@ -154,6 +158,10 @@ pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
 }
 
 /// Removes the claim if we hold it.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn release(client: &Client, claimant: &Claimant) -> Result<(), kube::Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get(CLOUD_INIT_SETTINGS).await?;

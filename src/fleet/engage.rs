@@ -107,6 +107,10 @@ pub struct Attempt {
 }
 
 /// Tries once to engage the cluster.
+///
+/// # Errors
+///
+/// The registration is refused, or the cluster cannot be reached, claimed or prepared.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
     let worker_cluster = own_worker_cluster(&params).await?;
     let begun = Instant::now();

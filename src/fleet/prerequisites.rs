@@ -115,6 +115,10 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
 
 /// Creates the fetcher's ServiceAccount and token Secret if they do not exist, and recreates a
 /// token that does not work. [`keep_fetcher`] creates the Role and RoleBinding.
+///
+/// # Errors
+///
+/// A right is missing, a call fails, or the token Secret stays empty.
 pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     let fetcher = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),

@@ -30,6 +30,10 @@ use crate::client::pages::Pages;
 const PAGE: u32 = 100;
 
 /// Returns the machine deployments that carry our finalizer.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn held(
     worker: &Client,
 ) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
@@ -45,6 +49,10 @@ pub async fn held(
 }
 
 /// Removes our finalizer from a machine deployment, and changes nothing else.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn release(
     worker: &Client,
     machine_deployment: &(impl ResourceExt + Sync),
@@ -79,6 +87,10 @@ pub fn without_finalizer(seen: &ObjectMeta) -> json_patch::Patch {
 }
 
 /// Deletes everything that was created for a machine deployment.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn purge(
     worker: &Client,
     management: &Client,
@@ -107,6 +119,10 @@ pub async fn purge(
 
 /// Returns true if there is a ServiceAccount that was created for the machine deployment alone.
 /// Returns false if we may not read ServiceAccounts, because then we cannot have created one.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bool, kube::Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
     match accounts.get_metadata_opt(&names.fetcher).await {
@@ -116,6 +132,10 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
 }
 
 /// Returns the metadata of the bootstrap tokens of a machine deployment.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let selector = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
@@ -137,6 +157,10 @@ pub struct Credentials {
 
 impl Credentials {
     /// Reads the parts that exist.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn read(worker: &Client, names: &DerivedNames) -> Result<Self, kube::Error> {
         Ok(Self {
             binding: read::<RoleBinding>(worker, &names.fetcher).await?,
@@ -148,6 +172,10 @@ impl Credentials {
 
     /// Deletes what was read. The ServiceAccount is deleted last, so that after a crash it still
     /// points to the rest.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn remove(&self, worker: &Client) -> Result<(), kube::Error> {
         remove::<RoleBinding>(worker, self.binding.as_ref()).await?;
         remove::<Role>(worker, self.role.as_ref()).await?;
@@ -194,6 +222,10 @@ where
 
 /// Deletes the object with this name and uid. Returns without an error if it is already gone. Does
 /// not delete another object that took its name.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -302,6 +302,10 @@ pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
 /// Creates the WorkerCluster of a registration that has none. If it was deleted, it is created with
 /// its last settings and an annotation that says so, otherwise with default settings and the
 /// Secret's name.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn create(
     management: &Client,
     id: &RegistrationId,

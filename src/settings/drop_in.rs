@@ -141,6 +141,10 @@ pub enum InvalidFlag {
 
 impl ControllerFlags {
     /// Checks the flags, and reads the files that they name.
+    ///
+    /// # Errors
+    ///
+    /// A flag has an invalid value, or a file that it names cannot be used.
     pub fn check(self) -> Result<DropInSettings, InvalidFlag> {
         if self.namespace.is_empty() {
             return Err(InvalidFlag::NoNamespace);
@@ -245,6 +249,10 @@ impl ControllerFlags {
 
 impl WebhookFlags {
     /// Checks the flags.
+    ///
+    /// # Errors
+    ///
+    /// A flag has an invalid value, or a file that it names cannot be used.
     pub fn check(self) -> Result<WebhookSettings, InvalidFlag> {
         if self.namespace.is_empty() {
             return Err(InvalidFlag::NoNamespace);

@@ -19,6 +19,10 @@ const NOT_DEFAULTS: [&str; 8] = [
 ];
 
 /// A WorkerCluster's spec without its Secret: what operators know from there works here.
+///
+/// # Errors
+///
+/// The file cannot be read, or one of its settings is invalid.
 pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSetting> {
     let defaults = TenantSettings::default();
     let Some(path) = path else {

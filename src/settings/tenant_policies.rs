@@ -50,6 +50,10 @@ struct Requests {
 }
 
 /// The policies of the file over the one of the flags.
+///
+/// # Errors
+///
+/// The file cannot be read, or one of its rules is invalid.
 pub fn tenant_policies(
     path: Option<&Path>,
     default: TenantPolicy,

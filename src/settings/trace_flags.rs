@@ -38,6 +38,10 @@ fn environment(name: &str) -> Option<String> {
 
 impl TraceFlags {
     /// Completes settings by what is to become of traces, as the flags and the environment say.
+    ///
+    /// # Errors
+    ///
+    /// A flag or an environment variable has an invalid value.
     pub fn completed(
         self,
         settings: TelemetrySettings,

@@ -41,6 +41,10 @@ impl FromStr for LogFormat {
 ///
 /// The ceiling is a filter of its own beside the user's: both must agree. In one filter the most
 /// specific directive would win, and `kube_client::client=debug` would lift ours.
+///
+/// # Errors
+///
+/// The filter cannot be parsed.
 pub fn layer<S, W>(
     writer: W,
     format: LogFormat,

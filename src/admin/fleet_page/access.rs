@@ -68,6 +68,10 @@ impl Access {
     }
 
     /// Lets a request in, or says why not.
+    ///
+    /// # Errors
+    ///
+    /// The request has no valid token, or comes from another machine while none is set.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         match &self.rule {
             Rule::Nobody => {

@@ -57,6 +57,10 @@ pub enum Answer {
 }
 
 /// Removes the tenant after `ask` has confirmed it, and reports each step to `progress`.
+///
+/// # Errors
+///
+/// The tenant does not exist, a call fails, or the manager cannot release the cluster.
 pub async fn remove(
     params: RemoveParams,
     ask: &mut (dyn FnMut(&[String]) -> Answer + Send),

@@ -42,6 +42,10 @@ use crate::telemetry::metrics::{ClusterKind, SecretKind};
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// Writes the changes. Configs are written with the client that is passed in.
+///
+/// # Errors
+///
+/// A write fails, or another program writes the same object.
 pub async fn apply(
     context: &Context,
     deployment: &Deployment,

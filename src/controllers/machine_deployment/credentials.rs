@@ -65,6 +65,10 @@ pub fn report_setting(context: &Context) {
 
 /// Returns the deployment with a token of its own, if the tenant's settings request one and our
 /// rights in the worker cluster suffice.
+///
+/// # Errors
+///
+/// The credentials cannot be created or read, or have no token yet.
 pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployment, Error> {
     if deployment.settings.node_credentials == worker_cluster::NodeCredentials::Shared {
         return Ok(deployment);
@@ -137,6 +141,10 @@ fn with(deployment: Deployment, token: Option<SecretText>) -> Deployment {
 
 /// Returns the credentials of a machine deployment, if it has any. The ServiceAccount is created
 /// first and deleted last: while it exists, the other objects may exist, too.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn read(context: &Context, names: &DerivedNames) -> Result<Option<Credentials>, Error> {
     let worker = &context.engagement.worker.client();
     let failed = || Error::call(format!("read {}", names.fetcher));

@@ -30,6 +30,10 @@ use crate::tenant::settings::{SettingsError, TenantSettings};
 const TOKEN_ATTEMPTS_MAX: u8 = 3;
 
 /// Collects everything that the decision needs.
+///
+/// # Errors
+///
+/// A read fails, the registry credentials cannot be used, or compiling the profile panics.
 pub async fn dereference(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,

@@ -21,6 +21,10 @@ use crate::controllers::context::Context;
 use crate::plan::found::Lacking;
 
 /// Writes what a machine deployment lacks. Returns the resulting object.
+///
+/// # Errors
+///
+/// The write fails, or the machine deployment has changed meanwhile.
 pub async fn supply(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,

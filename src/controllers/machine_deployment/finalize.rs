@@ -21,6 +21,10 @@ use crate::tenant::mode::Right;
 
 /// Removes everything that was created for a machine deployment, then our finalizer. Does nothing
 /// if the name belongs to another object by now, or if that is unknown.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn finalize(
     context: &Context,
     machine_deployment: &MachineDeployment,
@@ -81,6 +85,10 @@ pub enum Holder {
 }
 
 /// Returns the machine deployment that has a name now, by a live read.
+///
+/// # Errors
+///
+/// A call to the API server fails.
 pub async fn holder(context: &Context, namespace: &str, name: &str) -> Result<Holder, Error> {
     let api: Api<MachineDeployment> =
         Api::namespaced(context.engagement.worker.client(), namespace);
@@ -118,6 +126,10 @@ pub struct Made {
 
 impl Made {
     /// Reads the objects with these names.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn read(context: &Context, names: DerivedNames) -> Result<Self, Error> {
         let mut secrets = Vec::new();
         for name in names.secrets() {
@@ -155,6 +167,10 @@ impl Made {
     }
 
     /// Removes the objects that were read.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn remove(self, context: &Context) -> Result<(), Error> {
         let worker = context.engagement.worker.client();
         let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);

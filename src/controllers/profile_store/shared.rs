@@ -42,6 +42,10 @@ impl SharedProfile {
 
     /// Compiles the profile at the first call, which takes some milliseconds of a core. Concurrent
     /// calls wait for it. Templates that a worker renders are not kept: it compiles its own.
+    ///
+    /// # Errors
+    ///
+    /// A template cannot be compiled. The error is kept like a result.
     pub fn compile(&self, renderer: &Renderer) -> Compiled {
         let compile = || {
             let compiled = CompiledProfile::compile_shared(&self.spec).map_err(Arc::new)?;

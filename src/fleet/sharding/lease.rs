@@ -104,6 +104,10 @@ impl Leases {
     }
 
     /// Lists all Leases of the fleet, from the store and not from a cache.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn list(&self) -> Result<Listed, LeaseError> {
         let params = ListParams::default().labels(&format!("{FLEET_LABEL}={}", self.fleet));
         let list = pages::all(&self.guarded, params)
@@ -150,6 +154,10 @@ impl Leases {
 
     /// Creates the replica's Lease with the set that it follows, or takes over the Lease in
     /// `listed` that an earlier process of its name left behind.
+    ///
+    /// # Errors
+    ///
+    /// Another process has a Lease of this name, or the call fails.
     pub async fn join(
         &self,
         statement: &Statement,
@@ -178,6 +186,10 @@ impl Leases {
     }
 
     /// Renews the Lease.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else wrote the Lease, or the call fails.
     pub async fn renew(
         &self,
         before: &Lease,
@@ -219,6 +231,10 @@ impl Leases {
 
     /// Takes an expired Lease from its holder, unless it was written since. The Lease then has no
     /// holder, which stays visible for one lease duration.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn evict(&self, name: &str, seen: &LeaseRecord) -> Result<Swapped, LeaseError> {
         if seen.holder.is_none() {
             return self.remove(name, seen).await;
@@ -236,6 +252,10 @@ impl Leases {
     }
 
     /// Removes a Lease that nobody holds, unless it was written since.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
     pub async fn remove(&self, name: &str, seen: &LeaseRecord) -> Result<Swapped, LeaseError> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -258,6 +278,10 @@ impl Leases {
 
     /// Releases the Lease. No replica waits for a Lease without a holder, and the next one that
     /// sees it removes it. `text` is the mark that the last replica leaves, or empty.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else wrote the Lease, or the call fails.
     pub async fn release(
         &self,
         before: &Lease,

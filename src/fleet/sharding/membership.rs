@@ -131,6 +131,10 @@ impl Membership {
 
     /// Joins the fleet, and stays until `leave` is cancelled, once nothing is served any more.
     /// Returns early only if the Lease is lost.
+    ///
+    /// # Errors
+    ///
+    /// The Lease is lost: it could not be renewed in time, or another process has it.
     pub async fn run(mut self, leave: &CancellationToken) -> Result<(), LeaseError> {
         let joined = tokio::select! {
             biased;

@@ -69,6 +69,10 @@ fn lines(refusals: &[Refusal]) -> String {
 }
 
 /// Rewrites a profile in Jinja.
+///
+/// # Errors
+///
+/// A template uses what has no counterpart in Jinja, or the conversion renders something else.
 pub fn convert(
     spec: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, ConvertError> {

@@ -13,6 +13,10 @@ use osm_api::profile::{
 pub const DOWNLOADS: &str = "artefacts";
 
 /// Returns the trimmed lines of both halves' lists, or `None` if neither half has a list.
+///
+/// # Errors
+///
+/// A list cannot be rendered.
 pub fn downloads(
     input: &RenderInput<'_>,
     limits: &Limits,

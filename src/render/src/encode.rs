@@ -24,6 +24,10 @@ pub struct MachineFacts<'a> {
 }
 
 /// Encodes one of a config's two documents, for the tool that the config names.
+///
+/// # Errors
+///
+/// The tool does not exist on the operating system, or cannot express a file or unit.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,

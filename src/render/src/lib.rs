@@ -83,6 +83,10 @@ impl fmt::Debug for Rendered {
 }
 
 /// Renders a profile for a machine deployment.
+///
+/// # Errors
+///
+/// A template fails or exceeds a limit, or a value of the machine deployment cannot be used.
 pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
     let facts = Facts::new(*input)?;
     compose::provisioning_utility(&facts)?;

@@ -100,6 +100,10 @@ impl OverlayError {
 ///
 /// `find` returns another profile of its namespace by name. The result extends no profile, and
 /// specifies the language of its templates.
+///
+/// # Errors
+///
+/// A base is missing, profiles extend each other in a cycle or too deeply, or do not fit together.
 pub fn resolve(
     name: &str,
     spec: &OperatingSystemProfileSpec,

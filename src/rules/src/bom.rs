@@ -67,6 +67,10 @@ impl fmt::Display for Download {
 }
 
 /// Returns what a profile makes machines fetch, on all cloud providers that it supports.
+///
+/// # Errors
+///
+/// The profile cannot be rendered for one of its cloud providers.
 pub fn bill(
     profile: &CompiledProfile,
     settings: &TenantSettings,

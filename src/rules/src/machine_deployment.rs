@@ -21,6 +21,10 @@ impl NoDefaultProfile {
 /// The default profile for an operating system on a cloud provider.
 ///
 /// `utility` is the provisioning utility that the machine deployment asks for, or empty.
+///
+/// # Errors
+///
+/// No default profile is for the operating system.
 pub fn default_profile(
     operating_system: &str,
     cloud_provider: &str,

@@ -41,6 +41,10 @@ pub struct Sample {
 
 impl Sample {
     /// A machine deployment that the profile is made for, on one cloud provider.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no sample.
     pub fn new(
         spec: &OperatingSystemProfileSpec,
         cloud_provider: &CloudProvider,

@@ -224,6 +224,10 @@ pub fn weigh(input: &RenderInput<'_>, limits: &Limits) -> Result<Weighed, Render
 }
 
 /// Checks the sizes of the rendered documents.
+///
+/// # Errors
+///
+/// A document or the config is too large.
 pub fn fit(rendered: Rendered) -> Result<SizeChecked, TooLarge> {
     let mut warnings = Vec::new();
     for measured in measure(&rendered) {

@@ -46,6 +46,10 @@ pub struct Stop {
 }
 
 /// Reads the words behind a command's name, over the defaults.
+///
+/// # Errors
+///
+/// A flag is unknown or has an invalid value, or help was asked for.
 pub fn read<T: Default>(
     program: &str,
     known: &[Flag<T>],

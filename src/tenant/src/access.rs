@@ -102,11 +102,19 @@ pub struct AccessDigest([u8; 32]);
 
 impl ClusterAccess {
     /// Parses a kubeconfig. Everything that is not on the allow-list is refused.
+    ///
+    /// # Errors
+    ///
+    /// The kubeconfig is malformed, or has a field that is not allowed.
     pub fn parse(bytes: &[u8], rules: &AccessRules) -> Result<Self, AccessError> {
         Self::parse_context(bytes, None, rules)
     }
 
     /// Does the same as [`Self::parse`], for the named context instead of the current one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::parse`], or the context does not exist.
     pub fn parse_context(
         bytes: &[u8],
         context: Option<&str>,

@@ -164,6 +164,10 @@ const fn six(segments: [u16; 8], prefix: u32) -> AddressRange {
 impl AddressRules {
     /// Checks that connections to an address are allowed. The connector calls this for every
     /// address to which a name resolved, and connects to exactly the address that was checked.
+    ///
+    /// # Errors
+    ///
+    /// The address is denied.
     pub fn check(&self, endpoint: SocketAddr) -> Result<(), AddressRefused> {
         let address = effective(endpoint.ip())?;
         match kind(address) {
@@ -181,6 +185,10 @@ impl AddressRules {
     }
 
     /// Checks that a host may be used. For a name, this says nothing about where it leads.
+    ///
+    /// # Errors
+    ///
+    /// The host is denied, or is an address that is.
     pub fn check_host(&self, host: &Host, port: u16) -> Result<(), AddressRefused> {
         match host {
             Host::Address(address) => self.check(SocketAddr::new(*address, port)),

@@ -79,6 +79,10 @@ pub struct NamespacedName {
 
 impl NamespacedName {
     /// Parses `namespace/name`. The error is the number of parts, if it is not two.
+    ///
+    /// # Errors
+    ///
+    /// The number of parts, if it is not two.
     pub fn parse(text: &str) -> Result<Self, usize> {
         let parts: Vec<&str> = text.split('/').collect();
         match parts[..] {

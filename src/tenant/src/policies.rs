@@ -42,6 +42,10 @@ pub struct LabelsWanted;
 impl TenantPolicies {
     /// Returns the policy of a tenant. Without labels, it is known only if no rule before the one
     /// that matches needs them.
+    ///
+    /// # Errors
+    ///
+    /// A rule needs the labels.
     pub fn of(
         &self,
         tenant: &TenantId,

@@ -140,6 +140,10 @@ pub enum SettingsError {
 
 impl TenantSettings {
     /// Overrides the fleet's defaults with a WorkerCluster's spec.
+    ///
+    /// # Errors
+    ///
+    /// A setting is invalid.
     pub fn with(&self, spec: &WorkerClusterSpec) -> Result<Self, SettingsError> {
         let defaults = self.clone();
         Ok(Self {

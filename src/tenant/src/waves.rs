@@ -71,6 +71,10 @@ impl Default for Pace {
 }
 
 /// Parses a percentage from 0 to 100, such as `10%`.
+///
+/// # Errors
+///
+/// The text is no such percentage.
 pub fn percent(text: &str) -> Result<u8, String> {
     let share = text.strip_suffix('%').and_then(|text| text.parse().ok());
     share

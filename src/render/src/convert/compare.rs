@@ -16,6 +16,10 @@ pub struct Comparison {
 }
 
 /// Renders two profiles with this many samples, and compares configs and documents.
+///
+/// # Errors
+///
+/// One of the two cannot be rendered.
 pub fn compare(
     source: &OperatingSystemProfileSpec,
     converted: &OperatingSystemProfileSpec,

@@ -25,6 +25,10 @@ mod implicit;
 mod scalar;
 
 /// Encodes the document.
+///
+/// # Errors
+///
+/// A module or a unit cannot be expressed in a cloud-config.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,

@@ -68,6 +68,10 @@ struct UnitContent<'a> {
 }
 
 /// Encodes the document.
+///
+/// # Errors
+///
+/// A file or a unit cannot be expressed in this version of Ignition.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,

@@ -121,11 +121,19 @@ pub struct RhelSpec {
 
 impl ProviderConfig {
     /// Decodes the value, and refuses unknown keys.
+    ///
+    /// # Errors
+    ///
+    /// A value has the wrong type, or a key is unknown.
     pub fn decode(value: &Value) -> Result<Self, RenderError> {
         Self::decode_with(value, UnknownKeys::Refused)
     }
 
     /// Decodes the value, and skips unknown keys.
+    ///
+    /// # Errors
+    ///
+    /// A value has the wrong type.
     pub fn decode_lenient(value: &Value) -> Result<Self, RenderError> {
         Self::decode_with(value, UnknownKeys::Ignored)
     }
@@ -144,6 +152,10 @@ impl ProviderConfig {
     }
 
     /// Returns the operating system, or an error if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// This version does not know the operating system.
     pub fn known_operating_system(&self) -> Result<OperatingSystem, RenderError> {
         match OperatingSystem::from(self.operating_system.as_str()) {
             OperatingSystem::Other(name) => {
@@ -154,6 +166,10 @@ impl ProviderConfig {
     }
 
     /// Returns the cloud provider, or an error if it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// This version does not know the cloud provider.
     pub fn known_cloud_provider(&self) -> Result<CloudProvider, RenderError> {
         match CloudProvider::from(self.cloud_provider.as_str()) {
             CloudProvider::Other(name) => {
@@ -164,6 +180,10 @@ impl ProviderConfig {
     }
 
     /// Returns the tool that reads the documents on the machine.
+    ///
+    /// # Errors
+    ///
+    /// The provider spec names a tool that does not exist.
     pub fn provisioning_utility(&self) -> Result<ProvisioningUtility, RenderError> {
         if self.operating_system != OperatingSystem::Flatcar.as_str() {
             return Ok(ProvisioningUtility::CloudInit);
