@@ -307,6 +307,16 @@ reasons! {
 
 impl Reason {
     /// Returns the reason that a word stands for, if this version knows it.
+    ///
+    /// ```
+    /// use osm_api::reason::{Actor, Reason, Severity};
+    ///
+    /// let reason = Reason::named("UpstreamRunning").expect("this version knows it");
+    /// assert_eq!(reason.severity(), Severity::Error);
+    /// assert_eq!(reason.actor(), Actor::Operator);
+    /// assert_eq!(reason.remediation().as_deref(), Some("Scale it to zero. Retried."));
+    /// assert_eq!(Reason::named("OfANewerRelease"), None);
+    /// ```
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.as_str() == word)
     }

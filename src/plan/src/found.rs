@@ -197,6 +197,17 @@ impl ProfileName {
 
 /// Returns the namespace that a machine deployment's profile is read from. The worker cluster's
 /// `kube-system`, where the program that osm replaces has its profiles, means the tenant's own.
+///
+/// ```
+/// use osm_plan::found::profile_namespace;
+/// use osm_tenant::{id::TenantId, policy::TenantPolicy};
+///
+/// let (tenant, policy) = (TenantId::new("berlin"), TenantPolicy::default());
+/// let of = |named| profile_namespace(&tenant, &policy, named);
+/// assert_eq!(of(None), "berlin");
+/// assert_eq!(of(Some("kube-system")), "berlin");
+/// assert_eq!(of(Some("shared")), "shared");
+/// ```
 pub fn profile_namespace(tenant: &TenantId, policy: &TenantPolicy, named: Option<&str>) -> String {
     match named.unwrap_or_default() {
         KUBE_SYSTEM if policy.allows_profiles_of(tenant, KUBE_SYSTEM) => KUBE_SYSTEM.to_owned(),

@@ -8,7 +8,17 @@ use sha2::{Digest, Sha256};
 use super::go_json;
 
 /// Returns the lower-case hex SHA-256 of the annotations as Go encodes them in JSON. `None` is Go's
-/// nil map.
+/// nil map, which is encoded as `null`.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use osm_render::annotation_hash::annotation_hash;
+///
+/// let none = annotation_hash(None);
+/// assert!(none.starts_with("74234e98afe7498f"), "sha256 of `null`");
+/// assert_ne!(none, annotation_hash(Some(&BTreeMap::new())), "an empty map is not null");
+/// ```
 pub fn annotation_hash(annotations: Option<&BTreeMap<String, String>>) -> String {
     hex::encode(Sha256::digest(go_map(annotations)))
 }

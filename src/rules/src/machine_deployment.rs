@@ -22,6 +22,14 @@ impl NoDefaultProfile {
 ///
 /// `utility` is the provisioning utility that the machine deployment asks for, or empty.
 ///
+/// ```
+/// use osm_rules::machine_deployment::default_profile;
+///
+/// assert_eq!(default_profile("ubuntu", "aws", ""), Ok("osp-ubuntu"));
+/// assert_eq!(default_profile("flatcar", "aws", "ignition"), Ok("osp-flatcar"));
+/// assert!(default_profile("minix", "aws", "").is_err());
+/// ```
+///
 /// # Errors
 ///
 /// No default profile is for the operating system.

@@ -70,7 +70,14 @@ impl Default for Pace {
     }
 }
 
-/// Parses a percentage from 0 to 100, such as `10%`.
+/// Parses a percentage from 0 to 100.
+///
+/// ```
+/// use osm_tenant::waves::percent;
+///
+/// assert_eq!(percent("10%"), Ok(10));
+/// assert!(percent("10").is_err() && percent("101%").is_err());
+/// ```
 ///
 /// # Errors
 ///
