@@ -5,6 +5,8 @@
 mod clouds;
 #[path = "canary/renders.rs"]
 mod renders;
+#[path = "rendering/subject.rs"]
+mod subject;
 
 use std::convert::Infallible;
 

@@ -15,6 +15,8 @@ mod memory;
 mod operators;
 #[path = "cli/render.rs"]
 mod render;
+#[path = "rendering/subject.rs"]
+mod subject;
 
 use std::fs;
 

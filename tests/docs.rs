@@ -17,6 +17,8 @@ mod readers;
 mod reasons_page;
 #[path = "docs/shell.rs"]
 mod shell;
+#[path = "rendering/subject.rs"]
+mod subject;
 #[path = "docs/worker_cluster.rs"]
 mod worker_cluster;
 
@@ -32,17 +34,16 @@ use osm::{
     api::{profile::OperatingSystemProfile, worker_cluster::WorkerCluster},
     cli::Cli,
     render::{
-        Limits,
-        input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RenderInput},
         overlay,
         reference::{VARIABLES, Variable},
-        render,
         template::CompiledProfile,
     },
     rules::rule::Rule,
     telemetry::metrics::reference::{self, Declaration, Label, Values},
-    tenant::{secret_text::SecretText, settings::TenantSettings},
+    tenant::settings::TenantSettings,
 };
+
+use subject::Subject;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -291,29 +292,13 @@ fn the_example_of_a_profile_renders_as_the_page_shows() {
     let profile: OperatingSystemProfile =
         serde_saphyr::from_str(fence(&page, "yaml")).expect("the example is a profile");
     let compiled = CompiledProfile::compile(&profile.spec).expect("the example compiles");
-    let provider = serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"});
-    let provider = ProviderConfig::decode(&provider).expect("the provider spec decodes");
-    let (settings, secret) = (TenantSettings::default(), SecretText::new("secret"));
-    let input = RenderInput {
-        machine_deployment: MachineDeploymentInput {
-            name: "workers",
-            namespace: "kube-system",
-            annotations: &BTreeMap::new(),
-            kubelet_version: "1.35.2",
-            provider: &provider,
-        },
-        profile: &compiled,
-        settings: &settings,
-        cluster: ClusterInput {
-            api_server: "https://10.0.0.1:6443",
-            kubernetes_ca_certificate: "",
-            fetch_token: &secret,
-            own_fetch_token: None,
-            bootstrap_kubeconfig: &secret,
-        },
-        registry_credentials: &BTreeMap::new(),
+    let subject = Subject {
+        provider_spec: serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"}),
+        kubelet_version: "1.35.2".to_owned(),
+        api_server: "https://10.0.0.1:6443".to_owned(),
+        ..Subject::new()
     };
-    let rendered = render(&input, &Limits::default()).expect("the example renders");
+    let rendered = subject.render(&compiled).expect("the example renders");
     let files = &rendered.config.provisioning_config.files;
     let inline = files.first().and_then(|file| file.content.inline.as_ref());
     let data = inline.map(|inline| inline.data.as_str());

@@ -38,6 +38,12 @@ use osm::{
 };
 use tokio::runtime::Runtime;
 
+use subject::Subject;
+
+#[path = "rendering/subject.rs"]
+#[expect(dead_code, reason = "each vector is rendered in a worker, too")]
+mod subject;
+
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("there are threads"));
 static WORKERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(env!("CARGO_BIN_EXE_osm")));
 
@@ -175,8 +181,6 @@ fn containerd_files(case: &ContainerdCase) -> String {
     }))
     .expect("the profile is written above");
     let profile = CompiledProfile::compile(&profile).expect("its one template is valid");
-    let provider = serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"});
-    let provider = ProviderConfig::decode(&provider).expect("the provider is written above");
     let settings = TenantSettings {
         registry_mirrors: case.registry_mirrors.clone(),
         insecure_registries: case.insecure_registries.clone(),
@@ -197,26 +201,14 @@ fn containerd_files(case: &ContainerdCase) -> String {
             };
             (registry.clone(), credential)
         });
-    let input = RenderInput {
-        machine_deployment: MachineDeploymentInput {
-            name: "workers",
-            namespace: "kube-system",
-            annotations: &BTreeMap::new(),
-            kubelet_version: "1.34.1",
-            provider: &provider,
-        },
-        profile: &profile,
-        settings: &settings,
-        cluster: ClusterInput {
-            api_server: "https://api.example.com",
-            kubernetes_ca_certificate: "",
-            fetch_token: &SecretText::default(),
-            own_fetch_token: None,
-            bootstrap_kubeconfig: &SecretText::default(),
-        },
-        registry_credentials: &credentials.collect(),
+    let subject = Subject {
+        provider_spec: serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"}),
+        settings,
+        registry_credentials: credentials.collect(),
+        ..Subject::new()
     };
-    let rendered = rendered(&input);
+    let rendered = subject.with_input(&profile, |input| Ok(rendered(input)));
+    let rendered = rendered.expect("the provider is written above");
     let files = rendered.config.provisioning_config.files.into_iter();
     files
         .map(|file| {

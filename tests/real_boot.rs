@@ -28,6 +28,8 @@ mod fetch;
 mod files;
 #[path = "real_boot/machine.rs"]
 mod machine;
+#[path = "rendering/subject.rs"]
+mod subject;
 #[path = "real_boot/units.rs"]
 mod units;
 

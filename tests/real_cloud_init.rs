@@ -38,6 +38,8 @@ mod root;
 mod services;
 #[path = "real_cloud_init/setup.rs"]
 mod setup;
+#[path = "rendering/subject.rs"]
+mod subject;
 
 /// What `cloud-init schema` does to a document, for one after the other: it starts slowly, and the
 /// command around it would write into this machine's `/run`.

@@ -26,6 +26,8 @@ mod kubelet;
 mod machines;
 #[path = "rendering/readers.rs"]
 mod readers;
+#[path = "rendering/subject.rs"]
+mod subject;
 
 /// Where the programs are.
 fn consumers() -> PathBuf {

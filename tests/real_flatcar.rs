@@ -27,6 +27,8 @@ mod readers;
 mod root;
 #[path = "real_flatcar/setup.rs"]
 mod setup;
+#[path = "rendering/subject.rs"]
+mod subject;
 
 #[test]
 fn bash_and_shellcheck_accept_every_script() {

@@ -6,15 +6,14 @@ use std::collections::BTreeMap;
 use osm::api::config::OperatingSystemConfigSpec;
 use osm::api::profile::{CloudProvider, OperatingSystemProfile};
 use osm::api::worker_cluster::StoredConfig;
-use osm::render::input::{
-    ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
-};
+use osm::render::input::{ProviderConfig, RegistryCredential};
 use osm::render::template::CompiledProfile;
-use osm::render::{Limits, RenderError, Rendered, render};
-use osm::tenant::{secret_text::SecretText, settings::TenantSettings};
+use osm::render::{RenderError, Rendered};
+use osm::tenant::secret_text::SecretText;
 use serde_json::{Value, json};
 
 use crate::clouds::{CLOUDS, SUBSCRIPTION, System, provider_spec, systems};
+use crate::subject::Subject;
 
 /// What every secret begins with.
 const MARK: &str = "c4n4ry";
@@ -25,63 +24,51 @@ const TOKENS: [&str; 3] = [
     "c4n4ry-bootstrap-token",
 ];
 
-struct Subject {
-    profile: CompiledProfile,
-    settings: TenantSettings,
-    registries: BTreeMap<String, RegistryCredential>,
+fn subject() -> Subject {
+    let secret = |field: &str| SecretText::new(format!("{MARK}-registry-{field}"));
+    let by_password = RegistryCredential {
+        username: secret("username"),
+        password: secret("password"),
+        ..RegistryCredential::default()
+    };
+    let by_token = RegistryCredential {
+        auth: secret("auth"),
+        identity_token: secret("identity-token"),
+        ..RegistryCredential::default()
+    };
+    let [fetch_token, own, bootstrap_kubeconfig] = TOKENS.map(SecretText::new);
+    Subject {
+        fetch_token,
+        own_fetch_token: Some(own),
+        bootstrap_kubeconfig,
+        registry_credentials: BTreeMap::from([
+            ("docker.io".to_owned(), by_password),
+            ("quay.io".to_owned(), by_token),
+        ]),
+        ..Subject::new()
+    }
 }
 
-impl Subject {
-    fn new(system: &System) -> Self {
-        let profile: OperatingSystemProfile =
-            serde_saphyr::from_str(system.yaml).expect("a default profile is a profile");
-        let secret = |field: &str| SecretText::new(format!("{MARK}-registry-{field}"));
-        let by_password = RegistryCredential {
-            username: secret("username"),
-            password: secret("password"),
-            ..RegistryCredential::default()
-        };
-        let by_token = RegistryCredential {
-            auth: secret("auth"),
-            identity_token: secret("identity-token"),
-            ..RegistryCredential::default()
-        };
-        Self {
-            profile: CompiledProfile::compile(&profile.spec).expect("a default profile compiles"),
-            settings: TenantSettings::default(),
-            registries: BTreeMap::from([
-                ("docker.io".to_owned(), by_password),
-                ("quay.io".to_owned(), by_token),
-            ]),
-        }
-    }
+fn compiled(system: &System) -> CompiledProfile {
+    let profile: OperatingSystemProfile =
+        serde_saphyr::from_str(system.yaml).expect("a default profile is a profile");
+    CompiledProfile::compile(&profile.spec).expect("a default profile compiles")
+}
 
-    fn render(&self, provider_spec: &Value) -> Result<Rendered, RenderError> {
-        let provider = ProviderConfig::decode(provider_spec)?;
+/// Renders it for a provider spec; what is made of that for the render tells no secret.
+fn render_for(
+    subject: &mut Subject,
+    profile: &CompiledProfile,
+    provider_spec: &Value,
+) -> Result<Rendered, RenderError> {
+    subject.provider_spec = provider_spec.clone();
+    subject.with_input(profile, |input| {
+        let provider = input.machine_deployment.provider;
         assert!(!format!("{provider:?}").contains(MARK), "{provider:?}");
-        let [fetch, own, bootstrap] = TOKENS.map(SecretText::new);
-        let input = RenderInput {
-            machine_deployment: MachineDeploymentInput {
-                name: "workers",
-                namespace: "kube-system",
-                annotations: &BTreeMap::new(),
-                kubelet_version: "1.35.2",
-                provider: &provider,
-            },
-            profile: &self.profile,
-            settings: &self.settings,
-            cluster: ClusterInput {
-                api_server: "https://10.0.0.1:6443",
-                kubernetes_ca_certificate: "certificate",
-                fetch_token: &fetch,
-                own_fetch_token: Some(&own),
-                bootstrap_kubeconfig: &bootstrap,
-            },
-            registry_credentials: &self.registries,
-        };
         assert!(!format!("{input:?}").contains(MARK), "{input:?}");
-        render(&input, &Limits::default())
-    }
+        Ok(())
+    })?;
+    subject.render(profile)
 }
 
 fn text(config: &OperatingSystemConfigSpec) -> String {
@@ -92,12 +79,13 @@ fn text(config: &OperatingSystemConfigSpec) -> String {
 fn no_stored_config_of_any_system_on_any_cloud_holds_a_secret() {
     let mut count = 0;
     for system in systems() {
-        let mut subject = Subject::new(&system);
+        let (mut subject, profile) = (subject(), compiled(&system));
         for (cloud, places) in CLOUDS {
             let at = format!("{} on {cloud}", system.profile);
             subject.settings.stored_config = StoredConfig::Markers;
             let spec = provider_spec(&system, (cloud, places), MARK);
-            let rendered = subject.render(&spec).expect("a default profile renders");
+            let rendered =
+                render_for(&mut subject, &profile, &spec).expect("a default profile renders");
             let stored = text(&rendered.stored_config);
             assert!(!stored.contains(MARK), "{at}: {stored}");
             assert!(!format!("{rendered:?}").contains("c4n4ry-own"), "{at}");
@@ -114,7 +102,8 @@ fn no_stored_config_of_any_system_on_any_cloud_holds_a_secret() {
             }
             assert!(!inline.contains("c4n4ry-fetch-token"), "{at}");
             subject.settings.stored_config = StoredConfig::Inline;
-            let rendered = subject.render(&spec).expect("a default profile renders");
+            let rendered =
+                render_for(&mut subject, &profile, &spec).expect("a default profile renders");
             assert_eq!(text(&rendered.stored_config), inline, "{at}");
             count += 1;
         }

@@ -4,19 +4,15 @@ use std::{collections::BTreeMap, fs};
 
 use osm::{
     api::profile::OperatingSystemProfile,
-    render::{
-        Limits, Rendered,
-        input::{
-            ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
-        },
-        render,
-        template::CompiledProfile,
-    },
-    tenant::{secret_text::SecretText, settings::TenantSettings},
+    render::{Rendered, input::RegistryCredential, template::CompiledProfile},
+    tenant::secret_text::SecretText,
 };
 use serde_json::{Value, json};
 
-use crate::folder::{Folder, SECRETS};
+use crate::{
+    folder::{Folder, SECRETS},
+    subject::Subject,
+};
 
 const RENDER: &str =
     "render my-profile.yaml --machine-deployment workers.yaml --cluster facts.yaml";
@@ -27,36 +23,22 @@ fn rendered(folder: &Folder) -> Rendered {
         serde_saphyr::from_str(&folder.read("my-profile.yaml")).expect("a profile");
     let facts: Value = serde_saphyr::from_str(&folder.read("facts.yaml")).expect("facts");
     let profile = CompiledProfile::compile(&profile.spec).expect("the profile compiles");
-    let provider = json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"});
-    let provider = ProviderConfig::decode(&provider).expect("a provider spec");
     let fact = |name: &str| facts.get(name).and_then(Value::as_str).expect("a text");
-    let secret = |name: &str| SecretText::new(fact(name));
-    let (token, kubeconfig) = (secret("fetchToken"), secret("bootstrapKubeconfig"));
     let credential = RegistryCredential {
         username: SecretText::new("berlin"),
         password: SecretText::new("hidden"),
         ..RegistryCredential::default()
     };
-    let input = RenderInput {
-        machine_deployment: MachineDeploymentInput {
-            name: "workers",
-            namespace: "kube-system",
-            annotations: &BTreeMap::new(),
-            kubelet_version: "1.34.1",
-            provider: &provider,
-        },
-        profile: &profile,
-        settings: &TenantSettings::default(),
-        cluster: ClusterInput {
-            api_server: fact("apiServer"),
-            kubernetes_ca_certificate: fact("kubernetesCA"),
-            fetch_token: &token,
-            own_fetch_token: None,
-            bootstrap_kubeconfig: &kubeconfig,
-        },
-        registry_credentials: &BTreeMap::from([("mirror.example".to_owned(), credential)]),
+    let subject = Subject {
+        provider_spec: json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"}),
+        api_server: fact("apiServer").to_owned(),
+        authority: fact("kubernetesCA").to_owned(),
+        fetch_token: SecretText::new(fact("fetchToken")),
+        bootstrap_kubeconfig: SecretText::new(fact("bootstrapKubeconfig")),
+        registry_credentials: BTreeMap::from([("mirror.example".to_owned(), credential)]),
+        ..Subject::new()
     };
-    render(&input, &Limits::default()).expect("the profile renders")
+    subject.render(&profile).expect("the profile renders")
 }
 
 #[test]

@@ -1,20 +1,17 @@
 //! What the default profiles render to, for the machines that are booted.
 
-use std::collections::BTreeMap;
-
 use osm::{
     api::names::DerivedNames,
     api::profile::{CloudProvider, OperatingSystemProfile, ProvisioningUtility},
     render::{
-        Limits, RenderInput,
         default_profiles::{DefaultProfile, default_profiles},
-        input::{ClusterInput, MachineDeploymentInput, ProviderConfig},
-        render,
         template::CompiledProfile,
     },
-    tenant::{secret_text::SecretText, settings::TenantSettings},
+    tenant::secret_text::SecretText,
 };
 use serde_json::json;
+
+use crate::subject::Subject;
 
 /// Where the machine deployments are, which have the names of their profiles.
 const NAMESPACE: &str = "kube-system";
@@ -102,7 +99,7 @@ impl Profile {
     pub fn render(&self, provider: &CloudProvider, access: &Access) -> Documents {
         let spec = self.compiled.spec();
         let utility = spec.provisioning_utility;
-        let value = json!({
+        let provider_spec = json!({
             "cloudProvider": provider.as_str(),
             "cloudProviderSpec": {},
             "operatingSystem": spec.os_name.as_str(),
@@ -111,29 +108,18 @@ impl Profile {
             },
             "sshPublicKeys": [SSH_KEY],
         });
-        let config = ProviderConfig::decode(&value).expect("the provider spec is one");
-        let input = RenderInput {
-            machine_deployment: MachineDeploymentInput {
-                name: self.name,
-                namespace: NAMESPACE,
-                annotations: &BTreeMap::new(),
-                kubelet_version: "1.34.1",
-                provider: &config,
-            },
-            profile: &self.compiled,
-            settings: &TenantSettings::default(),
-            cluster: ClusterInput {
-                api_server: &access.server,
-                kubernetes_ca_certificate: &access.authority,
-                fetch_token: &SecretText::new(access.token.clone()),
-                own_fetch_token: None,
-                bootstrap_kubeconfig: &SecretText::new("clusters: []"),
-            },
-            registry_credentials: &BTreeMap::new(),
+        let subject = Subject {
+            name: self.name.to_owned(),
+            provider_spec,
+            api_server: access.server.clone(),
+            authority: access.authority.clone(),
+            fetch_token: SecretText::new(&access.token),
+            bootstrap_kubeconfig: SecretText::new("clusters: []"),
+            ..Subject::new()
         };
         let name = format!("{} on {}", self.name, provider.as_str());
-        let rendered =
-            render(&input, &Limits::default()).map_err(|error| format!("{name}: {error}"));
+        let rendered = subject.render(&self.compiled);
+        let rendered = rendered.map_err(|error| format!("{name}: {error}"));
         let rendered = rendered.expect("a default profile renders");
         Documents {
             bootstrap: with_name(rendered.bootstrap.as_bytes()),

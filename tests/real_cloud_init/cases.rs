@@ -14,18 +14,16 @@ use osm::{
         config::ConfigHalf,
         profile::{OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec},
     },
-    render::{
-        Limits, RenderInput, Rendered, UserData,
-        input::{ClusterInput, MachineDeploymentInput, ProviderConfig},
-        render,
-        template::CompiledProfile,
-    },
+    render::{Rendered, UserData, template::CompiledProfile},
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::readers::{KUBELETS, providers};
+use crate::{
+    readers::{KUBELETS, providers},
+    subject::Subject,
+};
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
@@ -309,36 +307,27 @@ fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
     }
     let mut network = machine.network.clone();
     network.insert("ipFamily".to_owned(), json!(machine.ip_family));
-    let provider = ProviderConfig::decode(&json!({
+    let provider_spec = json!({
         "cloudProvider": machine.provider,
         "cloudProviderSpec": {},
         "operatingSystem": profile.spec().os_name.as_str(),
         "operatingSystemSpec": system,
         "network": network,
         "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
-    }))
-    .expect("the provider spec is one");
-    let token = SecretText::new(format!("{TOKEN}.{}", "Abc4".repeat(230)));
-    let input = RenderInput {
-        machine_deployment: MachineDeploymentInput {
-            name: "workers",
-            namespace: "kube-system",
-            annotations: &machine.annotations,
-            kubelet_version: machine.kubelet,
-            provider: &provider,
-        },
-        profile,
-        settings: &machine.settings,
-        cluster: ClusterInput {
-            api_server: "https://cluster.example.com:6443",
-            kubernetes_ca_certificate: &certificate(),
-            fetch_token: &token,
-            own_fetch_token: None,
-            bootstrap_kubeconfig: &SecretText::new("clusters: []"),
-        },
-        registry_credentials: &BTreeMap::new(),
+    });
+    let fetch_token = SecretText::new(format!("{TOKEN}.{}", "Abc4".repeat(230)));
+    let subject = Subject {
+        annotations: machine.annotations.clone(),
+        kubelet_version: machine.kubelet.to_owned(),
+        provider_spec,
+        settings: machine.settings.clone(),
+        api_server: "https://cluster.example.com:6443".to_owned(),
+        authority: certificate(),
+        fetch_token,
+        bootstrap_kubeconfig: SecretText::new("clusters: []"),
+        ..Subject::new()
     };
-    render(&input, &Limits::default()).expect("the profile renders")
+    subject.render(profile).expect("the profile renders")
 }
 
 /// A profile, and what is left of it to print its named templates `artefacts`.

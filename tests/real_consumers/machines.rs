@@ -15,17 +15,17 @@ use osm::{
         },
     },
     render::{
-        Limits, RenderInput, Rendered,
-        default_profiles::default_profiles,
-        input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential},
-        render,
+        Rendered, default_profiles::default_profiles, input::RegistryCredential,
         template::CompiledProfile,
     },
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde_json::json;
 
-use crate::readers::{KUBELETS, providers};
+use crate::{
+    readers::{KUBELETS, providers},
+    subject::Subject,
+};
 
 /// A profile and its name.
 pub struct Profile {
@@ -172,7 +172,7 @@ impl Profile {
             OperatingSystem::Flatcar => json!({ "provisioningUtility": utility.as_str() }),
             _ => json!({}),
         };
-        let provider = json!({
+        let provider_spec = json!({
             "cloudProvider": machine.provider,
             "cloudProviderSpec": {},
             "operatingSystem": self.spec.os_name,
@@ -181,26 +181,19 @@ impl Profile {
             "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
         });
         let name = format!("{}-{name}", self.name);
-        let input = RenderInput {
-            machine_deployment: MachineDeploymentInput {
-                name: "workers",
-                namespace: "kube-system",
-                annotations: &machine.annotations,
-                kubelet_version: machine.kubelet,
-                provider: &ProviderConfig::decode(&provider).expect("the provider spec is one"),
-            },
-            profile: &self.compiled,
-            settings: &machine.settings,
-            cluster: ClusterInput {
-                api_server: "https://cluster.example.com:6443",
-                kubernetes_ca_certificate: "certificate of the cluster\n",
-                fetch_token: &SecretText::new("token"),
-                own_fetch_token: None,
-                bootstrap_kubeconfig: &SecretText::new("clusters: []"),
-            },
-            registry_credentials: &machine.credentials,
+        let subject = Subject {
+            annotations: machine.annotations.clone(),
+            kubelet_version: machine.kubelet.to_owned(),
+            provider_spec,
+            settings: machine.settings.clone(),
+            api_server: "https://cluster.example.com:6443".to_owned(),
+            authority: "certificate of the cluster\n".to_owned(),
+            fetch_token: SecretText::new("token"),
+            bootstrap_kubeconfig: SecretText::new("clusters: []"),
+            registry_credentials: machine.credentials.clone(),
+            ..Subject::new()
         };
-        let rendered = render(&input, &Limits::default());
+        let rendered = subject.render(&self.compiled);
         assert!(rendered.is_ok(), "{name}: {:?}", rendered.err());
         Rendering {
             rendered: rendered.expect("the line above"),

@@ -15,10 +15,16 @@ use serde_json::{Value, json};
 
 /// What is rendered. Every secret in it begins with `hidden-`.
 pub struct Subject {
+    pub name: String,
     pub annotations: BTreeMap<String, String>,
     pub kubelet_version: String,
     pub provider_spec: Value,
     pub settings: TenantSettings,
+    pub api_server: String,
+    pub authority: String,
+    pub fetch_token: SecretText,
+    pub own_fetch_token: Option<SecretText>,
+    pub bootstrap_kubeconfig: SecretText,
     pub registry_credentials: BTreeMap<String, RegistryCredential>,
 }
 
@@ -26,6 +32,7 @@ impl Subject {
     /// A machine deployment on Ubuntu and OpenStack.
     pub fn new() -> Self {
         Self {
+            name: "workers".to_owned(),
             annotations: BTreeMap::new(),
             kubelet_version: "1.34.1".to_owned(),
             provider_spec: json!({
@@ -34,6 +41,11 @@ impl Subject {
                 "cloudProviderSpec": {"password": "hidden-cloud-password"},
             }),
             settings: TenantSettings::default(),
+            api_server: "https://api.example.com:6443".to_owned(),
+            authority: "certificate".to_owned(),
+            fetch_token: SecretText::new("hidden-fetch-token"),
+            own_fetch_token: None,
+            bootstrap_kubeconfig: SecretText::new("hidden-kubeconfig"),
             registry_credentials: BTreeMap::new(),
         }
     }
@@ -52,7 +64,7 @@ impl Subject {
         let provider = ProviderConfig::decode(&self.provider_spec)?;
         work(&RenderInput {
             machine_deployment: MachineDeploymentInput {
-                name: "workers",
+                name: &self.name,
                 namespace: "kube-system",
                 annotations: &self.annotations,
                 kubelet_version: &self.kubelet_version,
@@ -61,11 +73,11 @@ impl Subject {
             profile,
             settings: &self.settings,
             cluster: ClusterInput {
-                api_server: "https://api.example.com:6443",
-                kubernetes_ca_certificate: "certificate",
-                fetch_token: &SecretText::new("hidden-fetch-token"),
-                own_fetch_token: None,
-                bootstrap_kubeconfig: &SecretText::new("hidden-kubeconfig"),
+                api_server: &self.api_server,
+                kubernetes_ca_certificate: &self.authority,
+                fetch_token: &self.fetch_token,
+                own_fetch_token: self.own_fetch_token.as_ref(),
+                bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
             },
             registry_credentials: &self.registry_credentials,
         })
