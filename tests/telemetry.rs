@@ -61,6 +61,12 @@ fn a_client(metrics: &Metrics, status: StatusCode, body: &'static str) -> kube::
     )
 }
 
+/// What arrived, once it is this many spans.
+async fn spans(collector: &Collector, count: usize) -> Vec<Span> {
+    let arrived = collector.wait_for(|spans| spans.len() == count, DEADLINE);
+    arrived.await.expect("they arrive in time")
+}
+
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let found = spans.iter().find(|span| span.name == name);
     found.expect(name)
@@ -85,10 +91,7 @@ async fn a_span_arrives_at_the_collector_with_its_children() {
     .await;
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 2, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 2).await;
     let root = named(&spans, "reconcile");
     assert_eq!(
         (root.trace_id.as_str(), root.parent_span_id.as_deref()),
@@ -124,10 +127,7 @@ async fn an_api_call_is_a_client_span_that_the_server_can_join() {
         .unwrap();
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 2, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 2).await;
     let call = named(&spans, "GET secrets");
     assert_eq!(call.kind, "client");
     assert_eq!(
@@ -184,10 +184,7 @@ async fn a_refused_and_an_abandoned_call_are_errors() {
     drop(tower::Service::call(&mut silent, request));
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 2, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 2).await;
     let refused = named(&spans, "GET secrets");
     assert_eq!(refused.attributes["error.type"], "403");
     assert!(refused.error.is_some());
@@ -225,10 +222,7 @@ async fn a_call_that_cannot_connect_tells_why() {
         .unwrap_err();
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 1, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 1).await;
     let call = named(&spans, "GET /version");
     assert_eq!(call.attributes["error.type"], "transport");
     let error = call.error.as_deref().unwrap();
@@ -249,10 +243,7 @@ async fn what_kube_logs_is_in_no_span() {
     });
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 1, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 1).await;
     assert_eq!(spans[0].events, ["read"]);
     assert!(!format!("{spans:?}").contains("c4n4ry"));
 }
@@ -274,10 +265,7 @@ async fn a_watch_is_a_span_of_its_start_only() {
     let open = secrets.watch(&WatchParams::default(), "1").await.unwrap();
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 1, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 1).await;
     assert_eq!(
         named(&spans, "WATCH secrets").attributes["k8s.verb"],
         "watch"
@@ -307,10 +295,7 @@ async fn log_lines_inside_of_a_sampled_span_carry_its_ids() {
     tracing::warn!(target: "osm::test", "outside");
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 1, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 1).await;
     let lines: Vec<serde_json::Value> = logs
         .text()
         .lines()
@@ -475,10 +460,7 @@ async fn a_process_logs_on_stderr_and_takes_its_name_from_the_environment() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 1, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 1).await;
     let resource = |key| spans[0].resource.get(key).map(String::as_str);
     assert_eq!(resource("service.name"), Some("osm-blue"));
     assert_eq!(resource("service.version"), Some("9"));

@@ -4,7 +4,7 @@ use loadtest::collector::{Collector, Span};
 use osm::telemetry::{self, OtlpProtocol, Parents, TelemetrySettings, traces};
 use tracing::{info, info_span};
 
-use super::{DEADLINE, exporting_to, installed, named};
+use super::{DEADLINE, exporting_to, installed, named, spans};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
@@ -32,8 +32,7 @@ async fn links_arrive_over_both_protocols_and_invalid_ones_are_ignored() {
         telemetry.shutdown().await;
         assert!(!logs.text().contains("traces are lost"), "{}", logs.text());
     }
-    let spans = collector.wait_for(|spans| spans.len() == 4, DEADLINE);
-    let spans = spans.await.unwrap();
+    let spans = spans(&collector, 4).await;
     let named = |name: &str| -> Vec<&Span> { spans.iter().filter(|it| it.name == name).collect() };
     for (root, child) in named("reconcile").into_iter().zip(named("child")) {
         assert_eq!(root.links, [(TRACE.to_owned(), SPAN.to_owned())]);

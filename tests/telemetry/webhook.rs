@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
-use super::{DEADLINE, a_client, exporting_to, installed, named};
+use super::{DEADLINE, a_client, exporting_to, installed, named, spans};
 
 const PROFILE: &str = "/operatingsystemprofile";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -68,10 +68,7 @@ async fn a_review_is_a_span_below_the_one_of_who_asked_and_tells_nothing_of_the_
     assert_eq!(post(PROFILE, a_review("ubuntu").to_string()).await, 200);
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 3, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 3).await;
     let review = named(&spans, "POST /operatingsystemprofile");
     assert_eq!(review.kind, "server");
     assert_eq!(review.trace_id, TRACE);
@@ -109,10 +106,7 @@ async fn a_review_without_an_answer_is_an_error_and_a_refused_one_is_none() {
     assert_eq!(post(PROFILE, refused.to_string()).await, 200);
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 4, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 4).await;
     let of = |outcome: &str| -> &Span {
         let mut spans = spans.iter();
         let found = spans.find(|it| it.attributes.get("outcome").is_some_and(|it| it == outcome));
@@ -151,10 +145,7 @@ async fn to_keep_certificates_is_a_trace_with_the_calls_that_it_takes() {
     task.shutdown().await;
     telemetry.shutdown().await;
 
-    let spans = collector
-        .wait_for(|spans| spans.len() == 2, DEADLINE)
-        .await
-        .unwrap();
+    let spans = spans(&collector, 2).await;
     let look = named(&spans, "keep certificates");
     assert_eq!(look.parent_span_id, None);
     let call = named(&spans, "GET secrets");
@@ -255,8 +246,7 @@ async fn the_process_sends_its_traces_over_http_as_the_standard_variables_say() 
     assert!(process.wait().await.unwrap().success(), "{log}");
 
     // Nobody else's trace is recorded: the one of who asked is.
-    let spans = collector.wait_for(|spans| spans.len() == 3, DEADLINE);
-    let spans = spans.await.unwrap();
+    let spans = spans(&collector, 3).await;
     let review = named(&spans, "POST /operatingsystemprofile");
     assert_eq!(review.trace_id, TRACE);
     let resource = |key| review.resource.get(key).map(String::as_str);
