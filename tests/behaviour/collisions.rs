@@ -23,9 +23,7 @@ const OLDER: (&str, &str) = ("c", "a-b");
 const YOUNGER: (&str, &str) = ("b-c", "a");
 
 pub async fn of_two_with_the_same_derived_names_only_the_older_is_served(world: &'static World) {
-    let stage = Stage::open(world, "collision");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "collision")).await;
     collide(&tenant).await;
     refused(&tenant).await;
     tenant
@@ -51,9 +49,7 @@ pub async fn of_two_with_the_same_derived_names_only_the_older_is_served(world: 
 }
 
 pub async fn once_the_older_is_gone_the_younger_is_served(world: &'static World) {
-    let stage = Stage::open(world, "older-goes");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "older-goes")).await;
     collide(&tenant).await;
     refused(&tenant).await;
     delete(&tenant, OLDER).await;
@@ -65,9 +61,7 @@ pub async fn once_the_older_is_gone_the_younger_is_served(world: &'static World)
 }
 
 pub async fn when_the_younger_goes_the_older_keeps_what_it_has(world: &'static World) {
-    let stage = Stage::open(world, "younger-goes");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "younger-goes")).await;
     collide(&tenant).await;
     refused(&tenant).await;
     let uids = uids(&tenant).await;

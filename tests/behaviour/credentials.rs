@@ -88,8 +88,7 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
     world: &'static World,
 ) {
     let stage = Stage::open(world, "no-rights");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&stage).await;
     tenant
         .configure(credentials_spec("PerMachineDeployment"))
         .await;

@@ -14,10 +14,7 @@ use crate::suite::wait;
 use crate::suite::world::World;
 
 pub async fn an_edge_script_is_there_as_long_as_its_machine_deployment(world: &'static World) {
-    let stage = Stage::open(world, "edge");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "edge")).await;
     let made = tenant
         .serve(&on_cloud(a_machine_deployment("workers"), "edge"))
         .await;

@@ -27,10 +27,7 @@ const NOBODY: Account = Account {
 };
 
 pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'static World) {
-    let stage = Stage::open(world, "tenants");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "tenants")).await;
     install(&tenant, &a_profile("v1.0.0", "text")).await;
     tenant.serve(&a_little_machine_deployment("workers")).await;
     let lost = with_annotation(a_machine_deployment("lost"), (PROFILE, "no-such-profile"));
@@ -114,8 +111,7 @@ impl Watching {
 
 pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'static World) {
     let stage = Stage::open(world, "explain");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&stage).await;
     tenant
         .configure(json!({
             "pauseImage": "mirror.example/pause:3.10",
@@ -214,9 +210,7 @@ async fn hold_nothing(tenant: &Tenant, said: &Said) {
 
 pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'static World) {
     let stage = Stage::open(world, "doctor");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     tenant.says("Ready", "True", "Ready").await;
     let (code, checks) = doctor(&stage, &tenant).await;
     let wrong: Vec<&Value> = checks.iter().filter(|it| it["state"] == "Fail").collect();
@@ -401,10 +395,7 @@ async fn what_cannot_be_read_is_unknown(tenant: &Tenant, shown: impl AsyncFn(&st
 }
 
 pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static World) {
-    let stage = Stage::open(world, "machine");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "machine")).await;
     install(&tenant, &a_profile("v1.0.0", "text")).await;
     tenant.serve(&a_little_machine_deployment("workers")).await;
     let admin = a_file(&tenant.worker.admin_in("default"));

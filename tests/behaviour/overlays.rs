@@ -18,10 +18,7 @@ use crate::suite::wait;
 use crate::suite::world::World;
 
 pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world: &'static World) {
-    let stage = Stage::open(world, "overlay");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "overlay")).await;
     let provisioning = json!({
         "templates": { "before-packages": "echo of-the-hook" },
         "files": [a_file("/etc/site", "{% include 'before-packages' %} in {{ KubeVersion }}")],
@@ -42,10 +39,7 @@ pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world:
 }
 
 pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
-    let stage = Stage::open(world, "base");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "base")).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
     let files = json!({ "files": [a_file("/etc/team", "of the team")] });
@@ -73,10 +67,7 @@ pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
 }
 
 pub async fn a_missing_base_is_told_touches_nothing_and_heals_when_it_comes(world: &'static World) {
-    let stage = Stage::open(world, "missing-base");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-base")).await;
     install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
     drop(tenant.create(&of("workers", "site")).await);
     let refused = ("Refused", "ProfileBaseNotFound");
@@ -100,10 +91,7 @@ pub async fn a_missing_base_is_told_touches_nothing_and_heals_when_it_comes(worl
 }
 
 pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(world: &'static World) {
-    let stage = Stage::open(world, "cycle");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "cycle")).await;
     install(&tenant, &an_overlay("site", ("team", json!({})))).await;
     install(&tenant, &an_overlay("team", ("site", json!({})))).await;
     drop(tenant.create(&of("workers", "site")).await);

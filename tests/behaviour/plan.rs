@@ -21,9 +21,7 @@ use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'static World) {
     let stage = Stage::open(world, "plan");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     install(&tenant, &a_profile("v1.0.0", "before")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     tenant.says("Ready", "True", "Ready").await;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::suite::server::ok;
-use crate::suite::stage::Stage;
+use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 
 #[derive(Parser)]
@@ -58,6 +58,20 @@ fn kubeconfig_file(stage: &Stage) -> NamedTempFile {
 }
 
 impl Manager {
+    /// Makes a stage's one tenant, and starts a manager before anything is registered.
+    pub async fn with_tenant(stage: &Stage) -> (Tenant, Self) {
+        let tenant = stage.tenant().await;
+        let manager = Self::start(stage, &[]).await;
+        (tenant, manager)
+    }
+
+    /// As [`Self::with_tenant`], and registers the tenant.
+    pub async fn with_registered(stage: &Stage) -> (Tenant, Self) {
+        let (tenant, manager) = Self::with_tenant(stage).await;
+        tenant.register().await;
+        (tenant, manager)
+    }
+
     /// Starts one that serves the stage's registrations alone.
     pub async fn start(stage: &Stage, more: &[&str]) -> Self {
         let workers = Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm")));

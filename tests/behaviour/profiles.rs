@@ -67,10 +67,7 @@ pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'
 pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "missing-profile");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-profile")).await;
     drop(tenant.create(&a_little_machine_deployment("workers")).await);
     tenant
         .entry("kube-system/workers", ("Refused", "ProfileNotFound"))
@@ -83,10 +80,7 @@ pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it
 }
 
 pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static World) {
-    let stage = Stage::open(world, "failing-template");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "failing-template")).await;
     install(&tenant, &a_profile("v1.0.0", "fine")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     let broken = a_profile("v1.0.1", "{{ NoSuchVariable }}").spec;
@@ -103,9 +97,7 @@ pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static
 }
 
 pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'static World) {
-    let stage = Stage::open(world, "required");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "required")).await;
     tenant
         .configure(json!({ "profileAnnotation": "RequireAnnotation" }))
         .await;
@@ -130,10 +122,7 @@ pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'sta
 }
 
 pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
-    let stage = Stage::open(world, "paused");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "paused")).await;
     let before = tenant.serve(&a_machine_deployment("workers")).await;
     tenant.says("Ready", "True", "Ready").await;
     tenant.configure(json!({ "paused": true })).await;
@@ -153,8 +142,7 @@ pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
 
 pub async fn a_worker_cluster_that_is_deleted_is_back_with_its_settings(world: &'static World) {
     let stage = Stage::open(world, "settings");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&stage).await;
     let settings = json!({ "httpProxy": "http://proxy.example:3128", "clusterDNS": ["10.0.0.53"] });
     tenant.configure(settings).await;
     tenant.register().await;
@@ -192,10 +180,7 @@ pub async fn a_worker_cluster_that_is_deleted_is_back_with_its_settings(world: &
 }
 
 pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'static World) {
-    let stage = Stage::open(world, "default-profile");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "default-profile")).await;
     tenant.says("ProfilesInstalled", "True", "Installed").await;
     let profiles = tenant.profiles();
     let installed = ok(profiles.get("osp-ubuntu").await, "it is installed");

@@ -146,10 +146,7 @@ pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
 }
 
 pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
-    let stage = Stage::open(world, "rotated");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "rotated")).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     let old = token_secrets(&tenant).await;
     let rotated = tenant.worker.kubeconfig(IN_WORKER).await;
@@ -241,9 +238,7 @@ pub async fn a_server_in_a_denied_range_is_refused_without_a_request(world: &'st
 pub async fn a_way_around_to_the_management_cluster_is_refused_once_it_answers(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "way-around");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "way-around")).await;
     // No rule about addresses knows this one.
     let management = &world.management;
     let proxy = Proxy::start(&management.url()).await;
@@ -307,9 +302,7 @@ pub async fn a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up(
 }
 
 pub async fn a_registration_may_use_the_key_of_cluster_api(world: &'static World) {
-    let stage = Stage::open(world, "value-key");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "value-key")).await;
     // Cluster API's key, in a Secret where ours is empty, and then without ours.
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     tenant.register_as(WORKER, "").await;

@@ -13,10 +13,7 @@ use crate::suite::wait;
 use crate::suite::world::World;
 
 pub async fn a_removed_machine_deployment_takes_everything_along(world: &'static World) {
-    let stage = Stage::open(world, "removed");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "removed")).await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     let other = tenant.serve(&a_machine_deployment("others")).await;
     delete(&tenant, "workers").await;
@@ -32,9 +29,7 @@ pub async fn a_removed_machine_deployment_takes_everything_along(world: &'static
 
 pub async fn what_was_made_for_one_that_vanished_unwatched_is_removed(world: &'static World) {
     let stage = Stage::open(world, "vanished");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     manager.stop().await;
     tenant
@@ -98,9 +93,7 @@ async fn off_boarded(
     world: &'static World,
     (name, policy): (&'static str, &str),
 ) -> (Tenant, Made, Manager) {
-    let stage = Stage::open(world, name);
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, name)).await;
     tenant.configure(json!({ "onRemoval": policy })).await;
     tenant.register().await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;

@@ -26,10 +26,7 @@ use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
 pub async fn a_new_revision_with_equal_bytes_deletes_nothing(world: &'static World) {
-    let stage = Stage::open(world, "equal-bytes");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "equal-bytes")).await;
     let before = tenant.serve(&a_machine_deployment("workers")).await;
     let raised = Timestamp::now();
     tenant.annotate("workers", (REVISION, "2")).await;
@@ -42,10 +39,7 @@ pub async fn a_new_revision_with_equal_bytes_deletes_nothing(world: &'static Wor
 }
 
 pub async fn a_changed_annotation_is_stamped_on_everything(world: &'static World) {
-    let stage = Stage::open(world, "annotation");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "annotation")).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     tenant
         .annotate("workers", ("example.com/note", "<other>"))
@@ -63,10 +57,7 @@ pub async fn a_changed_annotation_is_stamped_on_everything(world: &'static World
 }
 
 pub async fn another_profile_version_with_equal_bytes_deletes_nothing(world: &'static World) {
-    let stage = Stage::open(world, "profile-version");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "profile-version")).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     change_profile(&tenant, "v1.0.1", "first").await;
@@ -79,10 +70,7 @@ pub async fn another_profile_version_with_equal_bytes_deletes_nothing(world: &'s
 pub async fn another_profile_content_makes_new_secrets_but_keeps_the_kubelet_kubeconfig(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "profile-content");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "profile-content")).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     change_profile(&tenant, "v1.0.1", "second").await;
@@ -103,10 +91,7 @@ pub async fn another_profile_content_makes_new_secrets_but_keeps_the_kubelet_kub
 pub async fn with_a_new_revision_and_other_bytes_bootstrap_goes_first_and_comes_last(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "order");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "order")).await;
     install(&tenant, &a_profile("v1.0.0", "{{ KubeVersion }}")).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     let changed = Timestamp::now();
@@ -279,9 +264,7 @@ pub async fn a_restart_with_everything_current_writes_nothing(world: &'static Wo
 /// Also after a restart: nothing that was rendered from the text before is touched.
 pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'static World) {
     let stage = Stage::open(world, "comment");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     tenant
         .entry("kube-system/workers", ("Served", "Current"))
@@ -313,9 +296,7 @@ pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'st
 
 pub async fn a_token_that_ends_soon_is_extended_and_keeps_its_secret(world: &'static World) {
     let stage = Stage::open(world, "token");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     manager.stop().await;
     let before = tenant.tokens_of(&made.names).await;

@@ -26,10 +26,7 @@ const NAME: &str = "kube-system/workers";
 pub async fn a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "too-large");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "too-large")).await;
     install(&tenant, &a_profile_of("v1.0.0", 10)).await;
     let before = tenant.serve(&a_machine_deployment()).await;
     change_profile(&tenant, "v1.0.1", TOO_MUCH).await;
@@ -58,9 +55,7 @@ pub async fn a_document_close_to_its_limit_is_served_with_a_warning_until_it_shr
     world: &'static World,
 ) {
     let stage = Stage::open(world, "near-limit");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     install(&tenant, &a_profile_of("v1.0.0", MUCH)).await;
     let made = tenant.serve(&a_machine_deployment()).await;
     assert!(text(&made).len() > MUCH);
@@ -91,9 +86,7 @@ pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made
     world: &'static World,
 ) {
     let stage = Stage::open(world, "too-large-itself");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     install(&tenant, &a_profile_of("v1.0.0", 10)).await;
     let before = tenant.serve(&a_machine_deployment()).await;
     // Little on the wire, and much in memory.

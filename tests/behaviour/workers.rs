@@ -29,9 +29,7 @@ pub async fn tenant_templates_are_rendered_in_a_worker_and_shipped_ones_in_proce
 
 pub async fn a_stopped_render_changes_nothing(world: &'static World) {
     let stage = Stage::open(world, "stopped");
-    let tenant = stage.tenant().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
+    let (tenant, manager) = Manager::with_registered(&stage).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     manager.stop().await;
