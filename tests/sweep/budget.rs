@@ -34,20 +34,10 @@ fn name(index: usize) -> String {
 }
 
 fn a_busy_world() -> World {
-    let mut world = World::new(&["berlin", "lisbon"]);
+    let mut world = World::with(&["berlin", "lisbon"]);
     world.settings = settings(&FLAGS);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
-    }
     for index in 0..MACHINE_DEPLOYMENTS {
-        put(
-            world.worker("berlin"),
-            fixtures::a_machine_deployment(&name(index)),
-        );
+        world.deploy("berlin", &name(index));
     }
     world
 }
@@ -63,15 +53,9 @@ fn a_short_fleet() -> World {
     ]);
     for name in TENANTS {
         world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
+        world.add_profile(name, "v1.0.0", "text\n");
         for index in 0..4 {
-            put(
-                world.worker(name),
-                fixtures::a_machine_deployment(&self::name(index)),
-            );
+            world.deploy(name, &self::name(index));
         }
     }
     world
@@ -103,8 +87,7 @@ fn check_budget(sent: &[Sent], cluster: &str) {
 async fn a_tenant_never_exceeds_its_budget() {
     let world = a_busy_world();
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     profile(&world, "another text\n");
     world.settle().await;
     process.stop().await;
@@ -139,8 +122,7 @@ async fn no_document_is_rendered_before_its_write_is_paid_for() {
 async fn an_exhausted_budget_does_not_tear_a_pair_of_writes() {
     let world = a_busy_world();
     let berlin = world.worker("berlin");
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     for trip in [Duration::ZERO, Duration::from_millis(40)] {
         let writes = Matcher::on(&[Verb::Create, Verb::Delete, Verb::Update], "secrets");
         let slow = berlin.inject(writes, Fault::Delay(trip));
@@ -245,8 +227,7 @@ fn aged(world: &World) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_new_generation_of_the_renderer_yields_to_changes_and_keeps_to_the_budget() {
     let world = a_busy_world();
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     age(&world);
     let life = Life::new();
@@ -291,8 +272,7 @@ fn documents(world: &World) -> BTreeMap<String, Value> {
 #[tokio::test(start_paused = true)]
 async fn a_profile_that_many_use_yields_to_changes_when_it_changes() {
     let world = a_busy_world();
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let before = documents(&world);
     let left = || {
         let now = documents(&world);
@@ -322,8 +302,7 @@ async fn a_profile_that_many_use_yields_to_changes_when_it_changes() {
 async fn a_change_goes_before_the_resyncs_of_all_other_tenants() {
     let world = a_short_fleet();
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     for tenant in TENANTS {
         let newer = fixtures::a_profile(tenant, "v2.0.0", "another text\n");
         put(&world.management, newer);

@@ -66,8 +66,7 @@ async fn took(worker: &Cluster) -> [Duration; 2] {
 
 async fn took_in_a_fleet() -> [Duration; 2] {
     let world = World::with_berlin();
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     for (_, cluster) in world.clusters() {
         cluster.inject(Matcher::any(), Fault::Delay(TRIP));
     }

@@ -73,8 +73,7 @@ async fn nothing_follows(
     let (matcher, fault) = failing;
     let name = format!("{fault:?} {matcher:?}");
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     life.forget();
     cluster.inject_times(matcher.clone(), fault.clone(), 1);
     tokio::time::sleep(within).await;
@@ -136,8 +135,7 @@ async fn a_cluster_info_that_no_machine_could_use_changes_nothing_and_is_refused
         let world = Scenario::Create.world();
         let berlin = world.worker("berlin");
         put(berlin, cluster_info());
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let before = boot_secret(berlin, BOOTSTRAP).expect("it is served");
         put(berlin, useless);
         tokio::time::sleep(HOUR).await;
@@ -192,13 +190,10 @@ async fn where_cluster_info_may_never_be_read_the_endpoints_count() {
 async fn a_failed_read_of_registry_credentials_keeps_those_that_were_read_last() {
     for fault in failures() {
         let world = Scenario::Create.world();
-        put(
-            &world.management,
-            fixtures::a_profile(
-                "berlin",
-                "v1.0.0",
-                "{{ ContainerRuntimeConfig | string }}\n",
-            ),
+        world.add_profile(
+            "berlin",
+            "v1.0.0",
+            "{{ ContainerRuntimeConfig | string }}\n",
         );
         put(
             &world.management,
@@ -209,10 +204,7 @@ async fn a_failed_read_of_registry_credentials_keeps_those_that_were_read_last()
             }),
         );
         let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
-        put(
-            &world.management,
-            fixtures::a_worker_cluster("berlin", &spec),
-        );
+        world.configure("berlin", &spec);
         let failing = (reads("secrets", "registries"), fault);
         nothing_follows(&world, &world.management, failing, HOUR).await;
     }

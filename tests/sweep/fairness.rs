@@ -43,8 +43,7 @@ fn a_world(load: usize) -> World {
     world.settings = settings(&LIMITS);
     for name in names {
         world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
+        world.add_profile(name, "v1.0.0", "text\n");
         let count = if name == NOISY { load } else { 1 };
         for index in 0..count {
             let name_of_own = machine_deployment(index);
@@ -78,8 +77,7 @@ fn raise(worker: &Cluster, name: &str, revision: usize) {
 /// How long each change of a quiet tenant took until its last Secret was written, sorted.
 async fn latencies(load: usize) -> Vec<Duration> {
     let world = a_world(load);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     for (_, cluster) in world.clusters() {
         let verbs = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
         let writes = Matcher::on(&verbs, "secrets");

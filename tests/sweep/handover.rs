@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    fixtures,
     replicas::{AGREED, Fleet, LEASE, Replica, TENANTS},
     wire::{Blow, Counted, Strike, Watches},
-    world::{World, put, settings},
+    world::{World, settings},
 };
 
 /// It hears of nothing that is made, changed or removed, and of those who come all the same.
@@ -220,10 +219,7 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
         let mut fleet = Fleet::new();
         for tenant in TENANTS {
             let spec = json!({"onRemoval": "Release"});
-            put(
-                &fleet.world.management,
-                fixtures::a_worker_cluster(tenant, &spec),
-            );
+            fleet.world.configure(tenant, &spec);
         }
         let [a, b] = fleet.start_all(["a", "b"]).await;
         let mut of_b = TENANTS.into_iter().filter(|it| fleet.owner(it) == b.name);
@@ -275,8 +271,7 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
 #[tokio::test(start_paused = true)]
 async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
     let mut world = World::with_berlin();
-    let first = world.start();
-    world.settle().await;
+    let first = world.start_settled().await;
     let told = |world: &World| {
         let own = object("workerclusters", "berlin", "berlin");
         let own = world.management.get(own).unwrap_or_default();
@@ -297,8 +292,7 @@ async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_registration_that_goes_while_its_fleet_is_away_is_told_by_no_other_fleet() {
     let mut world = World::with_berlin();
-    let first = world.start();
-    world.settle().await;
+    let first = world.start_settled().await;
     first.kill().await;
     let own = object("workerclusters", "berlin", "berlin");
     let status = |world: &World| world.management.get(own).unwrap_or_default()["status"].clone();

@@ -34,15 +34,11 @@ async fn a_dead_cluster_costs_one_request_per_delay_however_much_is_to_be_done()
             put(berlin, fixtures::a_machine_deployment(name));
         }
         let life = Life::new();
-        let process = world.start_as(&life);
-        world.settle().await;
+        let process = world.start_settled_as(&life).await;
         let name = format!("{fault:?}");
         berlin.inject(Matcher::any(), fault);
         // Reconciles have much to do, then the watches, too.
-        put(
-            &world.management,
-            fixtures::a_profile("berlin", "v1.0.1", "other\n"),
-        );
+        world.add_profile("berlin", "v1.0.1", "other\n");
         tokio::time::sleep(Duration::from_secs(1)).await;
         berlin.close_watches();
         tokio::time::sleep(Duration::from_mins(1)).await;
@@ -99,16 +95,9 @@ async fn latencies(faults: &[Fault]) -> Vec<Duration> {
     let names: Vec<&'static str> = (0..TENANTS)
         .map(|index| &*Box::leak(format!("tenant-{index}").into_boxed_str()))
         .collect();
-    let mut world = World::new(&names);
+    let mut world = World::with(&names);
     // Fewer than the reconciles of those that fail.
     world.settings = settings(&["--concurrent-renders", "8"]);
-    for name in &names {
-        world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
-    }
     let process = world.start();
     // Forty clusters never rest all at once: a minute engages them.
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -187,8 +176,7 @@ async fn a_token_of_a_replaced_fetcher_is_recreated() {
     const TOKEN: &str = "cloud-init-getter-token";
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let before = uid(berlin, "secrets", TOKEN);
     let mut secret = berlin
         .get(object("secrets", "cloud-init-settings", TOKEN))
@@ -269,8 +257,7 @@ fn credential(world: &World) -> (String, String) {
 async fn a_kubeconfig_that_expires_is_warned_of_once_and_serves_on() {
     let world = World::with_berlin();
     put(&world.management, an_ageing_registration(&world));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let well = |reason: &str| (reason.to_owned(), "True".to_owned());
     assert_eq!(credential(&world), well("Valid"));
     assert_eq!(warnings(&world).len(), 0);
@@ -279,8 +266,7 @@ async fn a_kubeconfig_that_expires_is_warned_of_once_and_serves_on() {
     assert_eq!(warnings(&world).len(), 1);
     process.stop().await;
     // Another process does not tell it again.
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(credential(&world), well("ExpiresSoon"));
     assert_eq!(warnings(&world).len(), 1);
     process.stop().await;

@@ -46,8 +46,7 @@ async fn a_watch_that_brings_nothing_is_begun_again_with_care_and_reported() {
         let world = Scenario::Provisioning.world();
         let berlin: &Cluster = world.worker("berlin");
         let life = Life::new();
-        let process = world.start_as(&life);
-        world.settle().await;
+        let process = world.start_settled_as(&life).await;
         let hollow = berlin.inject(Matcher::on(&[Verb::Watch], "machinedeployments"), fault);
         berlin.close_watches();
         tokio::time::sleep(Duration::from_mins(2)).await;

@@ -29,8 +29,7 @@ async fn a_settled_world(names: &[&str]) -> (World, Process) {
     let reached = json!({"apiServerOverride": fixtures::server("berlin")});
     let own = fixtures::a_worker_cluster("berlin", &reached);
     put(&world.management, own);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(can_join(&world), said("True", "CanJoin"));
     (world, process)
 }
@@ -129,8 +128,7 @@ async fn authorities_are_compared_where_the_address_is_not_reached() {
         );
     };
     announces(&other);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let differ = said("False", "AuthoritiesDiffer");
     assert_eq!(can_join(&world), differ);
     assert_eq!(condition(&world, "berlin", "Ready"), differ);
@@ -148,8 +146,7 @@ async fn authorities_are_compared_where_the_address_is_not_reached() {
 async fn a_claim_on_one_cluster_says_nothing_of_another() {
     let world = World::new(&["berlin", "lisbon"]);
     world.register("berlin");
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(
         condition(&world, "berlin", "Claimed"),
         said("True", "Claimed")

@@ -104,10 +104,7 @@ async fn leave(management: &Cluster, name: &str) {
 async fn tenants_that_come_and_go_leave_nothing_behind() {
     let world = World::new(&TENANTS);
     for name in TENANTS {
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
+        world.deploy(name, "workers");
     }
     let (life, metrics) = (Life::new(), Metrics::new());
     let process = world.start_measured(&life, &metrics);

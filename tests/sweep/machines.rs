@@ -208,8 +208,7 @@ async fn machines_of_another_document_are_replaced_a_few_at_a_time_and_once() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(2));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(told(worker), Vec::<String>::new(), "they are current");
     assert_eq!(condition(&world)["reason"], "MachinesCurrent");
     let mut controller = MachineController::of(&world);
@@ -252,8 +251,7 @@ async fn machines_of_another_document_are_replaced_a_few_at_a_time_and_once() {
 async fn to_ask_for_it_replaces_no_machine_that_is_current() {
     let world = a_world();
     let worker = world.worker("berlin");
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     profile(&world, "before it was asked for\n");
     world.settle().await;
     assert_eq!(told(worker), Vec::<String>::new(), "nobody asked");
@@ -319,8 +317,7 @@ async fn while_watches_show_nothing_nobody_is_told_twice_or_against_a_pause() {
         let worker = world.worker("berlin");
         ask(&world, &when_outdated(1));
         let life = Life::new();
-        let process = world.start_as(&life);
-        world.settle().await;
+        let process = world.start_settled_as(&life).await;
         deafen(worker, "machinedeployments");
         if is_paused {
             pause(worker, &NAMES, &json!(true));
@@ -351,8 +348,7 @@ async fn a_process_that_starts_tells_nobody_before_it_has_looked_at_all() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(1));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     profile(&world, "another\n");
     world.settle().await;
     let first = told(worker);
@@ -380,8 +376,7 @@ async fn one_that_does_not_get_on_holds_up_the_others_and_is_told() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(1));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let mut controller = MachineController::of(&world);
     profile(&world, "another\n");
     world.settle().await;

@@ -7,9 +7,8 @@ use fake_cluster::{Fault, Matcher, Verb, object};
 use osm::telemetry::metrics::Metrics;
 
 use crate::{
-    fixtures,
     wire::Life,
-    world::{Process, World, put},
+    world::{Process, World},
 };
 
 /// A manager that counts, with the tenant `berlin`.
@@ -52,16 +51,12 @@ impl Measured {
     }
 
     fn put_workers(&self) {
-        put(
-            self.world.worker("berlin"),
-            fixtures::a_machine_deployment("workers"),
-        );
+        self.world.deploy("berlin", "workers");
     }
 
     /// Another content of the tenant's profile.
     async fn change_profile(&self, version: &str, text: &str) {
-        let profile = fixtures::a_profile("berlin", version, text);
-        put(&self.world.management, profile);
+        self.world.add_profile("berlin", version, text);
         self.world.settle().await;
     }
 

@@ -26,8 +26,7 @@ const MADE_FOR_POINTER: &str =
 async fn a_settled_world() -> (World, Process) {
     let mut world = Scenario::OwnCreate.world();
     world.settings = settings(&["--token-lifetime=2h", "--lease-duration=1h"]);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     (world, process)
 }
 
@@ -111,8 +110,7 @@ async fn what_somebody_changed_of_them_is_put_right_by_the_next_process() {
             set(found, pointer, value);
         });
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     let found = |resource, name| berlin.get(object(resource, CLOUD_INIT_SETTINGS, name));
     let account = found("serviceaccounts", &fetcher).expect("it is there");
@@ -155,8 +153,7 @@ async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
         ..Matcher::on(&[Verb::Get, Verb::Create], "serviceaccounts")
     };
     let missing = berlin.inject(account, forbidden);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(reason(&world), "Forbidden");
     berlin.clear_fault(missing);
     world.clear_audits();
@@ -175,8 +172,7 @@ async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
 async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of_its_own() {
     let world = Scenario::Provisioning.world();
     for _ in 0..2 {
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         process.stop().await;
         assert_eq!(reason(&world), "", "it never had others");
     }
@@ -187,8 +183,7 @@ async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of
     change(&world.management, own, |own| {
         set(own, "/spec/nodeCredentials", json!("Shared"));
     });
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(reason(&world), "SharedGetter");
     process.stop().await;
 }
@@ -202,8 +197,7 @@ async fn what_is_left_of_them_goes_with_their_machine_deployment() {
     let token = names().fetcher_token;
     assert!(berlin.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, &token)));
     delete_machine_deployment(berlin).await;
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     for resource in ["serviceaccounts", "roles", "rolebindings"] {
         let found = berlin.get(object(resource, CLOUD_INIT_SETTINGS, &names().fetcher));

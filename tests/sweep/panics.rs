@@ -28,16 +28,7 @@ const TIMES: usize = 2;
 
 /// What `berlin` sees of a run beside `lisbon`, and how long its new machine deployment took.
 async fn berlin_beside(place: Option<(&str, &str)>) -> (Vec<String>, Duration) {
-    let world = World::new(&["berlin", "lisbon"]);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
-    }
+    let world = World::with_workers(&["berlin", "lisbon"]);
     let life = Life::new();
     if let Some((cluster, part)) = place {
         life.panic_at(cluster, part, TIMES);

@@ -122,8 +122,7 @@ async fn change(world: &World, change: Change) {
             }
         }
         Change::Changed => {
-            let profile = fixtures::a_profile("berlin", "v1.0.1", "other\n");
-            put(&world.management, profile);
+            world.add_profile("berlin", "v1.0.1", "other\n");
         }
         Change::Deleted => {
             let api: Api<MachineDeployment> = Api::namespaced(berlin.client(), "kube-system");
@@ -141,8 +140,7 @@ async fn failing(kind: &Kind) -> (World, crate::world::Process) {
     if kind.change != Change::Created {
         change(&world, Change::Created).await;
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let error = Fault::Status {
         code: 500,
         retry_after: None,
@@ -227,8 +225,7 @@ async fn engagements_that_end_at_once_follow_one_another_ever_more_slowly() {
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     life.forget();
     // Somebody in the cluster removes what nodes need, soon after it is made.
     let token = || berlin.get(object("secrets", "cloud-init-settings", TOKEN));
@@ -256,8 +253,7 @@ async fn refused_once(kind: &Kind, code: Option<u16>) -> (Cost, usize, Snapshot)
     if kind.change != Change::Created {
         change(&world, Change::Created).await;
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     world.clear_audits();
     let failing = cluster(&world, kind);
     if let Some(code) = code {

@@ -25,10 +25,9 @@ fn a_world(policies: &str, flags: &[&str]) -> World {
     world.settings = settings(&[&["--tenant-policies", &path], flags].concat());
     for name in ["berlin", "lisbon"] {
         world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
+        world.add_profile(name, "v1.0.0", "text\n");
         for own in ["workers", "more"] {
-            put(world.worker(name), fixtures::a_machine_deployment(own));
+            world.deploy(name, own);
         }
     }
     world
@@ -83,10 +82,7 @@ async fn without_the_labels_that_decide_a_tenant_is_not_served() {
          - match: {namespaceLabels: {size: small}}\n  reconciles: 2\n",
         &[],
     );
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("berlin", &json!({})),
-    );
+    world.configure("berlin", &json!({}));
     let refused = Fault::Status {
         code: 500,
         retry_after: None,
@@ -119,8 +115,7 @@ async fn a_profile_beyond_the_quota_is_refused_until_an_older_one_goes() {
         let annotations = json!({fixtures::PROFILE: "younger", fixtures::REVISION: "1"});
         set(found, "/metadata/annotations", annotations);
     });
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(served(&world, "berlin"), 1);
     assert!(says(&world, "berlin", "ProfileQuotaExceeded"));
     assert_eq!(served(&world, "lisbon"), 2);

@@ -1,7 +1,7 @@
 //! Somebody else writes between our look and our write: nothing of theirs is lost, and what is no
 //! answer to our question changes nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fake_cluster::{AuditEntry, Fault, Matcher, Verb, object};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS};
@@ -14,22 +14,13 @@ use crate::{
     },
     snapshot::{self, boot_secret, text},
     wire::Life,
-    world::{Process, World, put},
+    world::{World, put},
 };
 
 /// How long a call takes that somebody is faster than.
 const SLOW: Duration = Duration::from_secs(6);
 /// Lists are made again within the hour.
 const HOUR: Duration = Duration::from_secs(3600 + 30);
-
-async fn a_settled_world() -> (World, Process, Arc<Life>) {
-    let world = Scenario::Provisioning.world();
-    let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
-    life.forget();
-    (world, process, life)
-}
 
 /// The answers to all updates of a Secret of `cloud-init-settings`.
 fn updates(world: &World, name: &str) -> Vec<u16> {
@@ -58,7 +49,7 @@ fn disown(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_somebody_changed_since_it_was_compared_is_compared_again() {
     for is_recreated in [false, true] {
-        let (world, process, _) = a_settled_world().await;
+        let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
         process.stop().await;
         disown(&world);
         let berlin = world.worker("berlin");
@@ -91,7 +82,7 @@ async fn a_secret_that_somebody_changed_since_it_was_compared_is_compared_again(
 /// A list of finalizers that was empty is added as a whole: it may not be empty any more.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_somebody_adds_before_ours_is_added_stays() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     let berlin = world.worker("berlin");
     let patches = Matcher::on(&[Verb::Patch], "machinedeployments");
     berlin.inject_times(patches, Fault::Delay(SLOW), 1);
@@ -116,7 +107,7 @@ async fn a_finalizer_that_somebody_adds_before_ours_is_added_stays() {
 /// A server that does not serve the kind answers NotFound, too, and names no object.
 #[tokio::test(start_paused = true)]
 async fn a_not_found_that_names_no_machine_deployment_removes_nothing() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     process.stop().await;
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
@@ -127,8 +118,7 @@ async fn a_not_found_that_names_no_machine_deployment_removes_nothing() {
     };
     let fault = berlin.inject(reads, not_found);
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     let deletes = |life: &Life| {
         let mut sent = life.writes();
         sent.retain(|it| it.method == http::Method::DELETE);
@@ -149,7 +139,7 @@ async fn a_not_found_that_names_no_machine_deployment_removes_nothing() {
 /// Between nine and eleven minutes pass between two looks at the claim.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_claim_somebody_took_is_left_within_eleven_minutes() {
-    let (world, process, life) = a_settled_world().await;
+    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     let berlin = world.worker("berlin");
     let namespace = ("namespaces", "", CLOUD_INIT_SETTINGS);
     change(berlin, namespace, |namespace| {

@@ -41,14 +41,8 @@ fn is_ready(world: &World, tenant: &str) -> bool {
 /// A tenant that is served, and whose WorkerCluster says this.
 fn a_served_tenant(spec: &Value) -> World {
     let world = World::with_berlin();
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("berlin", spec),
-    );
-    put(
-        world.worker("berlin"),
-        fixtures::a_machine_deployment("workers"),
-    );
+    world.configure("berlin", spec);
+    world.deploy("berlin", "workers");
     world
 }
 
@@ -56,8 +50,7 @@ fn a_served_tenant(spec: &Value) -> World {
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_was_paused_is_ready_again() {
     let world = a_served_tenant(&json!({}));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     for is_paused in [true, false] {
         let mut wanted = own(&world, "berlin");
         wanted["spec"]["paused"] = json!(is_paused);
@@ -81,16 +74,12 @@ enum MadeBy {
 async fn a_worker_cluster_deleted_and_recreated_gets_its_status_back() {
     for made_by in [MadeBy::Somebody, MadeBy::TheManager] {
         let world = a_served_tenant(&json!({}));
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let before = own(&world, "berlin");
         assert!(is_ready(&world, "berlin"));
         assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
         if made_by == MadeBy::Somebody {
-            put(
-                &world.management,
-                fixtures::a_worker_cluster("berlin", &json!({})),
-            );
+            world.configure("berlin", &json!({}));
         }
         world.settle().await;
         let after = own(&world, "berlin");
@@ -125,8 +114,7 @@ async fn an_end_of_a_pause_is_seen_whatever_the_generation_says() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_somebody_wiped_comes_back() {
     let world = a_served_tenant(&json!({}));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let before = own(&world, "berlin");
     change(&world.management, OWN, |own| {
         own.as_object_mut().expect("an object").remove("status");
@@ -150,8 +138,7 @@ async fn a_status_that_somebody_wiped_comes_back() {
 async fn a_recreated_worker_cluster_accepts_no_other_cluster() {
     let world = World::new(&["berlin", "lisbon"]);
     world.register("berlin");
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(is_ready(&world, "berlin"));
     let uid = own(&world, "berlin")["status"]["clusterUid"].clone();
     let token = world.worker("lisbon").token(&account("kube-system"));
@@ -160,10 +147,7 @@ async fn a_recreated_worker_cluster_accepts_no_other_cluster() {
     set(&mut other, "/metadata/namespace", json!("berlin"));
     assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
     put(&world.management, other);
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("berlin", &json!({})),
-    );
+    world.configure("berlin", &json!({}));
     world.settle().await;
     let claimed = condition(&world, "berlin", "Claimed");
     assert_eq!(claimed, ("False".to_owned(), "ClusterChanged".to_owned()));
@@ -195,8 +179,7 @@ async fn goes_in(
     policy: &str,
 ) -> (usize, Option<Value>) {
     let world = a_served_tenant(&json!({"onRemoval": policy}));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(is_ready(&world, "berlin"));
     if namespace == Namespace::Deleted {
         let created = Matcher::on(&[Verb::Create], WORKER_CLUSTER);
@@ -287,8 +270,7 @@ async fn the_reason_of_a_condition_says_what_became_of_a_cluster_until_it_is_reg
         ("Purge", "True", "Purged"),
     ] {
         let world = a_served_tenant(&json!({"onRemoval": policy}));
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let absent = ("absent".to_owned(), "absent".to_owned());
         assert_eq!(condition(&world, "berlin", "Released"), absent);
         assert!(

@@ -7,10 +7,9 @@ use fake_cluster::{Fault, Matcher, Verb, object};
 use tokio::time::Instant;
 
 use crate::{
-    fixtures,
     snapshot::boot_secret,
     wire::Life,
-    world::{Process, World, put},
+    world::{Process, World},
 };
 
 pub const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
@@ -36,15 +35,8 @@ pub struct Fleet {
 
 impl Fleet {
     pub fn new() -> Self {
-        let mut world = World::new(&TENANTS);
+        let mut world = World::with(&TENANTS);
         world.settings.replica.lease_duration = LEASE;
-        for tenant in TENANTS {
-            world.register(tenant);
-            put(
-                &world.management,
-                fixtures::a_profile(tenant, "v1.0.0", "text\n"),
-            );
-        }
         Self {
             world,
             lives: Vec::new(),
@@ -83,10 +75,7 @@ impl Fleet {
         self.made += 1;
         let name = format!("workers-{}", self.made);
         for tenant in TENANTS {
-            put(
-                self.world.worker(tenant),
-                fixtures::a_machine_deployment(&name),
-            );
+            self.world.deploy(tenant, &name);
         }
         name
     }

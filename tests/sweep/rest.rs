@@ -3,20 +3,18 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::{
-    fixtures,
     scenarios::Scenario,
     wire::{Life, Sent},
-    world::{World, put},
+    world::World,
 };
 
 /// Three machine deployments, settled.
 async fn a_settled_world(life: &Arc<Life>) -> (World, crate::world::Process) {
     let world = Scenario::Renewal.world();
     for name in ["others", "more"] {
-        put(world.worker("berlin"), fixtures::a_machine_deployment(name));
+        world.deploy("berlin", name);
     }
-    let process = world.start_as(life);
-    world.settle().await;
+    let process = world.start_settled_as(life).await;
     life.forget();
     (world, process)
 }
@@ -155,19 +153,9 @@ async fn a_day_of_a_hundred_tenants_writes_renewals_alone() {
     let names: Vec<&'static str> = (0..100)
         .map(|number| &*Box::leak(format!("t{number:02}").into_boxed_str()))
         .collect();
-    let world = World::new(&names);
-    for name in &names {
-        world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
-    }
+    let world = World::with_workers(&names);
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     let (mut renewals, mut leases, mut reads) = (0_u32, 0_u32, 0_u32);
     for _ in 0..24 {
         life.forget();
@@ -219,16 +207,14 @@ async fn a_restart_writes_nothing() {
         process.stop().await;
         let before = versions(&world);
         let life = Life::new();
-        process = world.start_as(&life);
-        world.settle().await;
+        process = world.start_settled_as(&life).await;
         assert_eq!(life.writes().len(), 0, "{:?}", life.writes());
         assert_eq!(versions(&world), before, "{:#?}", world.last_requests(10));
         tokio::time::sleep(Duration::from_mins(3)).await;
     }
     process.kill().await;
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     assert_eq!(life.writes().len(), 0, "{:?}", life.writes());
     process.stop().await;
 }

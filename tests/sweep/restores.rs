@@ -37,25 +37,15 @@ struct Backups {
 }
 
 fn a_world() -> World {
-    let mut world = World::new(&BOTH);
+    let mut world = World::with(&BOTH);
     world.settings = settings(&["--lease-duration=1h", "--token-lifetime=720h"]);
-    for name in BOTH {
-        world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
-    }
     // No two of the same name: a snapshot compares what was made for each.
-    put(
-        world.worker("lisbon"),
-        fixtures::a_machine_deployment("lisboetas"),
-    );
+    world.deploy("lisbon", "lisboetas");
     let mut other = fixtures::a_profile("berlin", "v1.0.0", "other text\n");
     set(&mut other, "/metadata/name", json!("other"));
     put(&world.management, other);
     for name in ["workers", "rolled", "old"] {
-        put(world.worker("berlin"), fixtures::a_machine_deployment(name));
+        world.deploy("berlin", name);
     }
     world
 }
@@ -66,10 +56,7 @@ async fn a_day(world: &World) -> Backups {
     let berlin = world.worker("berlin");
     world.settle().await;
     let management = world.management.backup();
-    put(
-        &world.management,
-        fixtures::a_profile("lisbon", "v2.0.0", "another text\n"),
-    );
+    world.add_profile("lisbon", "v2.0.0", "another text\n");
     tokio::time::sleep(Duration::from_hours(23)).await;
     let worker = berlin.backup();
     let rolled = ("machinedeployments", "kube-system", "rolled");
@@ -99,8 +86,7 @@ async fn undisturbed(world: &World) -> snapshot::Snapshot {
     }
     let (from, to) = (&world.management, &fresh.management);
     copy(from, to, "operatingsystemprofiles");
-    let process = fresh.start();
-    fresh.settle().await;
+    let process = fresh.start_settled().await;
     process.stop().await;
     snapshot::take(&fresh)
 }
@@ -174,8 +160,7 @@ async fn heals(restored: Restored, revisions: Revisions) {
 async fn next_process_finds_nothing_to_do(world: &World, process: Process) {
     process.stop().await;
     let life: Arc<Life> = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     process.stop().await;
     let lines: Vec<String> = life.writes().iter().map(crate::wire::Sent::line).collect();
     assert_eq!(lines, [""; 0], "all was as it should be");

@@ -41,7 +41,7 @@ fn content(profile: &Value) -> String {
 /// A tenant with an older default profile, and a machine deployment that uses it.
 fn a_tenant(world: &World, tenant: &str, cloud: &str) {
     let spec = json!({"defaultProfileNames": [UBUNTU]});
-    put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+    world.configure(tenant, &spec);
     world.register(tenant);
     put(&world.management, an_old_default(tenant));
     let mut machine_deployment = fixtures::a_machine_deployment("workers");
@@ -203,8 +203,7 @@ async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
     for tenant in old {
         a_tenant(&world, tenant, "scaleway");
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(upgraded(&world, &old), ["t-01"]);
     let waiting = status(&world, "t-02");
     assert_eq!(condition(&world, "t-02")["reason"], "RolloutPaused");
@@ -216,10 +215,7 @@ async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
 
     // Another process goes by what stands there, and new tenants wait for nobody.
     let process = world.start();
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("t-04", &json!({})),
-    );
+    world.configure("t-04", &json!({}));
     world.register("t-04");
     world.settle().await;
     assert_eq!(upgraded(&world, &old), ["t-01"]);
@@ -249,10 +245,9 @@ async fn a_tenant_may_go_ahead_or_wait_until_it_is_told() {
             "defaultProfileNames": [UBUNTU],
             "rollout": {"defaultProfiles": pace},
         });
-        put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+        world.configure(tenant, &spec);
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let tenants = ["t-01", "t-02", "t-03"];
     assert_eq!(upgraded(&world, &tenants)[0], "t-02");
     assert_eq!(condition(&world, "t-01")["reason"], "AwaitingApproval");
@@ -274,7 +269,7 @@ async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
     let mut process = world.start();
     for tenant in ["newer", "edited", "raised"] {
         let spec = json!({"defaultProfileNames": [UBUNTU]});
-        put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+        world.configure(tenant, &spec);
         world.register(tenant);
     }
     world.settle().await;
@@ -324,8 +319,7 @@ async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.contains("of a newer release"), "{told}");
         process.stop().await;
-        process = world.start();
-        world.settle().await;
+        process = world.start_settled().await;
     }
     process.stop().await;
 }

@@ -1,6 +1,6 @@
 //! What happens in a world: each a beginning that settles, and an event.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fake_cluster::{Cluster, object};
 use kube::api::{Api, DeleteParams};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    world::{World, put, settings},
+    wire::Life,
+    world::{Process, World, put, settings},
 };
 
 /// What happens.
@@ -107,11 +108,23 @@ impl Scenario {
             }
             _ => return world,
         };
-        put(
-            &world.management,
-            fixtures::a_worker_cluster("berlin", &spec),
-        );
+        world.configure("berlin", &spec);
         world
+    }
+
+    /// Its world with a manager, at rest.
+    pub async fn settled(self) -> (World, Process) {
+        let world = self.world();
+        let process = world.start_settled().await;
+        (world, process)
+    }
+
+    /// As [`Self::settled`], with a life that has forgotten what was sent so far.
+    pub async fn settled_with_life(self) -> (World, Process, Arc<Life>) {
+        let (world, life) = (self.world(), Life::new());
+        let process = world.start_settled_as(&life).await;
+        life.forget();
+        (world, process, life)
     }
 
     /// Whether the world settles before the event.
@@ -231,10 +244,7 @@ pub fn raise_revision(worker: &Cluster) {
 
 /// Gives the profile another version, and this text.
 pub fn profile(world: &World, text: &str) {
-    put(
-        &world.management,
-        fixtures::a_profile("berlin", "v2.0.0", text),
-    );
+    world.add_profile("berlin", "v2.0.0", text);
 }
 
 fn rotate_kubeconfig(world: &World) {

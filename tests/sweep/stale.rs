@@ -11,7 +11,7 @@ use crate::{
     scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, change, profile, set},
     snapshot::{self, boot_secret, text},
     wire::{Life, Sent},
-    world::{Process, World, put},
+    world::{World, put},
 };
 
 /// What is promised, and not what the manager is set to: so a longer interval fails here. With time
@@ -19,16 +19,6 @@ use crate::{
 const HOUR: Duration = Duration::from_secs(3600 + 30);
 /// As above, for profiles.
 const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600 + 30);
-
-/// Settled, and quiet from here on.
-async fn a_settled_world() -> (World, Process, Arc<Life>) {
-    let world = Scenario::Provisioning.world();
-    let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
-    life.forget();
-    (world, process, life)
-}
 
 pub fn lines(life: &Life) -> Vec<String> {
     life.writes().iter().map(Sent::line).collect()
@@ -72,7 +62,7 @@ async fn a_default_profile_that_the_watch_shows_late_is_asked_for_once_and_then_
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_lost_events_are_found_by_the_next_list() {
-    let (world, process, life) = a_settled_world().await;
+    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     let before = snapshot::take(&world);
     let berlin = world.worker("berlin");
     deafen(berlin, "secrets");
@@ -105,7 +95,7 @@ async fn changes_of_lost_events_are_found_by_the_next_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     let berlin = world.worker("berlin");
     deafen(berlin, "machinedeployments");
     put(berlin, fixtures::a_machine_deployment("more"));
@@ -121,7 +111,7 @@ async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list
 /// No watch ever breaks or says that it is behind: each starts over with a list, in its own time.
 #[tokio::test(start_paused = true)]
 async fn changes_of_lost_events_are_found_within_the_hour() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     let before = snapshot::take(&world);
     let berlin = world.worker("berlin");
     for resource in ["secrets", "machinedeployments"] {
@@ -145,7 +135,7 @@ async fn changes_of_lost_events_are_found_within_the_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     deafen(&world.management, "operatingsystemprofiles");
     profile(&world, "another text\n");
     tokio::time::sleep(EIGHT_HOURS).await;
@@ -156,7 +146,7 @@ async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_or_broken_watch_writes_nothing() {
-    let (world, process, life) = a_settled_world().await;
+    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     for _ in 0..3 {
         for (_, cluster) in world.clusters() {
             expire(cluster);
@@ -180,7 +170,7 @@ async fn an_expired_or_broken_watch_writes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_breaks_in_the_middle_of_a_change_misses_nothing() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     let berlin = world.worker("berlin");
     for resource in ["secrets", "machinedeployments"] {
         let broken = Fault::CloseMidWatch { events: 1 };
@@ -202,7 +192,7 @@ async fn a_watch_that_breaks_in_the_middle_of_a_change_misses_nothing() {
 /// The initial sync shows the past; watches show the present.
 #[tokio::test(start_paused = true)]
 async fn a_stale_list_is_put_right_without_swinging() {
-    let (world, process, _) = a_settled_world().await;
+    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
     profile(&world, "another text\n");
     world.settle().await;
     let before = snapshot::take(&world);
@@ -214,8 +204,7 @@ async fn a_stale_list_is_put_right_without_swinging() {
         }
     }
     world.clear_audits();
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
     // What it takes for missing is refused as existing, and then seen.
@@ -289,7 +278,7 @@ fn expired_tokens(cluster: &Cluster) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_expires_between_two_pages_starts_over_and_loses_nothing() {
-    let (world, process, life) = a_settled_world().await;
+    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     let before = snapshot::take(&world);
     // `own`, which the machine deployment uses, stands on the second page.
     let profiles = (0..25).map(|number| {

@@ -14,16 +14,8 @@ use crate::{
     registry::condition,
     scenarios::{KUBELET_KUBECONFIG, Scenario},
     snapshot::{boot_secret, decoded, text},
-    world::{World, put, settings},
+    world::{put, settings},
 };
-
-/// A world that has settled with the machine deployment `workers`.
-async fn a_settled_world() -> (World, crate::world::Process) {
-    let world = Scenario::Renewal.world();
-    let process = world.start();
-    world.settle().await;
-    (world, process)
-}
 
 fn tokens(worker: &Cluster) -> Vec<Value> {
     let mut secrets = worker.objects("secrets");
@@ -84,7 +76,7 @@ const LISTED_AGAIN: Duration = Duration::from_mins(12);
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_renewed_before_it_expires_for_days() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Renewal.settled().await;
     let berlin = world.worker("berlin");
     let token = name(&the_token(berlin));
     tokio::time::sleep(Duration::from_hours(72)).await;
@@ -115,8 +107,7 @@ async fn tokens_follow_the_worker_clusters_clock_if_the_managers_is_wrong() {
     for hours in [-2, 2] {
         let mut world = Scenario::Renewal.world();
         world.ahead = SignedDuration::from_hours(hours);
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let begun = Options::default().started_at;
         let end = expires(&the_token(world.worker("berlin")));
         let lifetime = end.duration_since(begun).as_mins();
@@ -131,7 +122,7 @@ async fn tokens_follow_the_worker_clusters_clock_if_the_managers_is_wrong() {
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_writes_into_a_token_is_what_machines_join_with() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Renewal.settled().await;
     let berlin = world.worker("berlin");
     let mut token = the_token(berlin);
     token["data"]["token-secret"] = json!(STANDARD.encode("fedcba9876543210"));
@@ -147,7 +138,7 @@ async fn a_token_that_no_machine_can_join_with_is_replaced_by_another() {
         ("usage-bootstrap-authentication", "false"),
         ("auth-extra-groups", "system:bootstrappers:others"),
     ] {
-        let (world, process) = a_settled_world().await;
+        let (world, process) = Scenario::Renewal.settled().await;
         let berlin = world.worker("berlin");
         let mut token = the_token(berlin);
         token["data"][field] = json!(STANDARD.encode(value));
@@ -175,8 +166,7 @@ async fn a_token_that_no_machine_can_join_with_is_replaced_by_another() {
 async fn a_token_that_no_machine_can_join_with_is_not_extended() {
     let mut world = Scenario::Renewal.world();
     world.settings = settings(&["--lease-duration", "1h", "--facts-interval", "6h"]);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let berlin = world.worker("berlin");
     let mut token = the_token(berlin);
     token["data"]["usage-bootstrap-authentication"] = json!(STANDARD.encode("false"));
@@ -195,7 +185,7 @@ async fn a_token_that_no_machine_can_join_with_is_not_extended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_token_is_made_again_within_an_interval() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Renewal.settled().await;
     let berlin = world.worker("berlin");
     let before = the_token(berlin);
     assert!(berlin.delete_raw(object("secrets", "kube-system", &name(&before))));
@@ -219,14 +209,13 @@ async fn of_two_tokens_the_one_that_lives_longer_is_kept() {
         ("2026-01-01T00:20:00Z", false),
         ("2026-01-01T05:00:00Z", true),
     ] {
-        let (world, process) = a_settled_world().await;
+        let (world, process) = Scenario::Renewal.settled().await;
         process.stop().await;
         let berlin = world.worker("berlin");
         let own = name(&the_token(berlin));
         let labels = json!({"machinedeployment.k8s.io/name": "kube-system-workers"});
         put(berlin, a_token("aaaaaa", expiry, &labels));
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let kept = name(&the_token(berlin));
         assert_eq!(kept == "bootstrap-token-aaaaaa", is_kept, "{own} {kept}");
         check_kubeconfig(berlin);
@@ -236,15 +225,14 @@ async fn of_two_tokens_the_one_that_lives_longer_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn an_id_that_somebody_else_holds_is_left_to_him() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Renewal.settled().await;
     let id = decoded(&the_token(world.worker("berlin")), "token-id");
     process.stop().await;
 
     let world = Scenario::Renewal.world();
     let berlin = world.worker("berlin");
     let foreign = put(berlin, a_token(&id, "2027-01-01T00:00:00Z", &json!({})));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let (others, own): (Vec<_>, Vec<_>) = tokens(berlin)
         .into_iter()
         .partition(|token| decoded(token, "token-id") == id);
@@ -256,8 +244,7 @@ async fn an_id_that_somebody_else_holds_is_left_to_him() {
     process.stop().await;
 
     berlin.clear_audit();
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert_eq!(berlin.writes().len(), 0, "{:?}", berlin.writes());
     process.stop().await;
 }
@@ -274,8 +261,7 @@ async fn tokens_of_one_tenant_are_not_renewed_at_once() {
             fixtures::a_machine_deployment(&format!("workers-{index}")),
         );
     }
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     berlin.clear_audit();
     tokio::time::sleep(Duration::from_mins(40)).await;
     let mut seconds: Vec<u64> = berlin

@@ -44,18 +44,8 @@ fn hold(fault: &Fault) -> Duration {
 
 /// Two tenants, of which only `berlin` has a machine deployment.
 fn two_tenants() -> World {
-    let world = World::new(&["berlin", "lisbon"]);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
-    }
-    put(
-        world.worker("berlin"),
-        fixtures::a_machine_deployment("workers"),
-    );
+    let world = World::with(&["berlin", "lisbon"]);
+    world.deploy("berlin", "workers");
     world
 }
 
@@ -92,10 +82,7 @@ async fn attempts_to_engage_are_spaced_by_growing_capped_jittered_delays() {
         let world = two_tenants();
         world.worker("lisbon").inject(Matcher::any(), fault);
         // One that is made by the first attempt is a reason for another at once.
-        put(
-            &world.management,
-            fixtures::a_worker_cluster("lisbon", &json!({})),
-        );
+        world.configure("lisbon", &json!({}));
         let (process, life) = start(&world);
         tokio::time::sleep(Duration::from_mins(if hold.is_zero() { 10 } else { 25 })).await;
         // The first question of each attempt is the identity.
@@ -184,10 +171,7 @@ async fn berlin_beside(fault: Option<Fault>) -> (Vec<String>, Duration) {
         .wait_until(|berlin| boot_secret(berlin, PROVISIONING).is_some())
         .await;
     tokio::time::sleep(Duration::from_mins(2)).await;
-    put(
-        world.worker("berlin"),
-        fixtures::a_machine_deployment("more"),
-    );
+    world.deploy("berlin", "more");
     let asked = Instant::now();
     world
         .worker("berlin")

@@ -36,8 +36,7 @@ async fn an_unreadable_object_is_skipped_and_reported() {
     let mut broken = fixtures::a_machine_deployment("broken");
     set(&mut broken, "/spec/template", json!("nothing of the kind"));
     put(berlin, broken);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(
         boot_secret(berlin, BOOTSTRAP).is_some(),
         "the other is served"
@@ -84,8 +83,7 @@ async fn an_unreadable_profile_refuses_only_who_names_it() {
     let mut user = fixtures::a_machine_deployment("user");
     user["metadata"]["annotations"][PROFILE] = json!("broken");
     put(berlin, user);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(boot_secret(berlin, BOOTSTRAP).is_some());
     let said = entry(&world, "kube-system/user");
     assert_eq!(text(&said, "/reason"), "ProfileUnreadable", "{said}");
@@ -105,9 +103,7 @@ async fn an_unreadable_profile_refuses_only_who_names_it() {
 /// A config that nobody can decode is one with other content: it is recreated.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_config_is_recreated() {
-    let world = Scenario::Provisioning.world();
-    let process = world.start();
-    world.settle().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     process.stop().await;
     let config = object(
         "operatingsystemconfigs",
@@ -117,8 +113,7 @@ async fn an_unreadable_config_is_recreated() {
     let mut torn = world.management.get(config).expect("it was made");
     set(&mut torn, "/spec/osName", json!(7));
     put(&world.management, torn);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let found = world.management.get(config).expect("it is there");
     assert_eq!(text(&found, "/spec/osName"), "ubuntu");
     process.stop().await;
@@ -127,24 +122,12 @@ async fn an_unreadable_config_is_recreated() {
 /// A registration whose data nobody can decode has no kubeconfig, and hides no other.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_registration_is_refused_alone() {
-    let world = World::new(&["berlin", "lisbon"]);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", "text\n"),
-        );
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
-    }
+    let world = World::with_workers(&["berlin", "lisbon"]);
     let secret = object("secrets", "lisbon", "lisbon");
     let mut torn = world.management.get(secret).expect("it is registered");
     set(&mut torn, "/data", json!(7));
     put(&world.management, torn);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(boot_secret(world.worker("berlin"), BOOTSTRAP).is_some());
     assert!(boot_secret(world.worker("lisbon"), BOOTSTRAP).is_none());
     process.stop().await;
@@ -154,21 +137,9 @@ async fn an_unreadable_registration_is_refused_alone() {
 /// it holds on.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_worker_cluster_is_skipped() {
-    let world = World::new(&["berlin", "lisbon"]);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
-    }
+    let world = World::with_workers(&["berlin", "lisbon"]);
     let broken = json!({"paused": "perhaps"});
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("lisbon", &broken),
-    );
+    world.configure("lisbon", &broken);
     let life = Life::new();
     let process = world.start_as(&life);
     tokio::time::sleep(Duration::from_mins(2)).await;
@@ -187,7 +158,7 @@ async fn an_unreadable_worker_cluster_is_skipped() {
     assert_eq!(written, [""; 0]);
     for name in ["berlin", "lisbon"] {
         let other = json!({"apiServerOverride": "https://other.example:6443"});
-        put(&world.management, fixtures::a_worker_cluster(name, &other));
+        world.configure(name, &other);
     }
     tokio::time::sleep(Duration::from_mins(2)).await;
     process.stop().await;

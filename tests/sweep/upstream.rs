@@ -14,7 +14,7 @@ use crate::{
         raise_revision, set,
     },
     snapshot::{self, boot_secret, decoded, text},
-    wire::{Life, Sent},
+    wire::Sent,
     world::{World, put},
 };
 
@@ -32,14 +32,11 @@ fn config() -> fake_cluster::ObjectRef<'static> {
 /// The one before deleted the config, died, and took the Secrets of before for current ever after.
 #[tokio::test(start_paused = true)]
 async fn a_rotation_that_ended_after_the_configs_deletion_goes_on_with_the_secrets() {
-    let world = Scenario::RevisionAndProvisioning.world();
-    let process = world.start();
-    world.settle().await;
+    let (world, process) = Scenario::RevisionAndProvisioning.settled().await;
     process.kill().await;
     assert!(world.management.delete_raw(config()));
     Scenario::RevisionAndProvisioning.happen(&world).await;
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     for name in [BOOTSTRAP, PROVISIONING] {
         let secret = boot_secret(world.worker("berlin"), name).expect("it is there");
@@ -52,9 +49,7 @@ async fn a_rotation_that_ended_after_the_configs_deletion_goes_on_with_the_secre
 /// A list shows what was deleted; nothing is rendered from what it shows, and the next list tells.
 #[tokio::test(start_paused = true)]
 async fn a_config_that_only_an_old_list_shows_is_recreated() {
-    let world = Scenario::Provisioning.world();
-    let process = world.start();
-    world.settle().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     let before = snapshot::take(&world);
     process.stop().await;
     assert!(world.management.delete_raw(config()));
@@ -70,9 +65,7 @@ async fn a_config_that_only_an_old_list_shows_is_recreated() {
 /// It waited for an event of the machine deployment, or ten hours.
 #[tokio::test(start_paused = true)]
 async fn a_changed_profile_waits_for_no_event_of_a_machine_deployment() {
-    let world = Scenario::Provisioning.world();
-    let process = world.start();
-    world.settle().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     profile(&world, "another text\n");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(document(&world, "berlin", PROVISIONING).contains("another text"));
@@ -82,11 +75,7 @@ async fn a_changed_profile_waits_for_no_event_of_a_machine_deployment() {
 /// Each `kubectl apply` deleted and made everything, for the same bytes.
 #[tokio::test(start_paused = true)]
 async fn what_kubectl_notes_of_itself_deletes_nothing() {
-    let world = Scenario::Provisioning.world();
-    let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
-    life.forget();
+    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     let machine_deployment = ("machinedeployments", "kube-system", "workers");
     change(world.worker("berlin"), machine_deployment, |found| {
         let note = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
@@ -110,12 +99,8 @@ async fn what_kubectl_notes_of_itself_deletes_nothing() {
 async fn a_machine_deployment_that_lost_its_annotation_can_still_be_deleted() {
     let world = Scenario::Deletion.world();
     let spec = json!({"profileAnnotation": "RequireAnnotation"});
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("berlin", &spec),
-    );
-    let process = world.start();
-    world.settle().await;
+    world.configure("berlin", &spec);
+    let process = world.start_settled().await;
     let berlin = world.worker("berlin");
     assert!(boot_secret(berlin, BOOTSTRAP).is_some());
     let machine_deployment = ("machinedeployments", "kube-system", "workers");
@@ -139,14 +124,8 @@ async fn credentials_of_registries_reach_no_other_tenant_and_go_with_their_refer
     let print = "{{ ContainerRuntimeConfig }}\n";
     for name in ["berlin", "lisbon"] {
         world.register(name);
-        put(
-            &world.management,
-            fixtures::a_profile(name, "v1.0.0", print),
-        );
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
+        world.add_profile(name, "v1.0.0", print);
+        world.deploy(name, "workers");
     }
     put(
         &world.management,
@@ -159,12 +138,8 @@ async fn credentials_of_registries_reach_no_other_tenant_and_go_with_their_refer
         }),
     );
     let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("berlin", &spec),
-    );
-    let process = world.start();
-    world.settle().await;
+    world.configure("berlin", &spec);
+    let process = world.start_settled().await;
     assert!(document(&world, "berlin", PROVISIONING).contains("of-berlin"));
     assert!(!document(&world, "lisbon", PROVISIONING).contains("of-berlin"));
     assert!(!document(&world, "lisbon", PROVISIONING).is_empty());
@@ -190,8 +165,7 @@ async fn a_machine_deployment_without_a_provider_spec_harms_no_other() {
     let mut empty = fixtures::a_machine_deployment("empty");
     set(&mut empty, "/spec/template/spec/providerSpec", json!({}));
     put(berlin, empty);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     assert!(boot_secret(berlin, BOOTSTRAP).is_some());
     assert!(boot_secret(berlin, "empty-kube-system-bootstrap-config").is_none());
     process.stop().await;
@@ -200,14 +174,11 @@ async fn a_machine_deployment_without_a_provider_spec_harms_no_other() {
 /// The next pass, after a crash in the middle, must not be stopped by what is there already.
 #[tokio::test(start_paused = true)]
 async fn an_edge_script_that_is_there_already_stops_no_rotation() {
-    let world = Scenario::EdgeSettings.world();
-    let process = world.start();
-    world.settle().await;
+    let (world, process) = Scenario::EdgeSettings.settled().await;
     process.kill().await;
     assert!(world.management.delete_raw(config()));
     raise_revision(world.worker("berlin"));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     assert!(world.management.get(config()).is_some());
     let secret = boot_secret(world.worker("berlin"), BOOTSTRAP).expect("it is there");

@@ -106,8 +106,7 @@ async fn we_wait_for_it(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_comes_back_to_an_adopted_cluster_stops_our_writes_until_it_has_gone() {
     let world = a_world(Before::Adopted);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let before = adopted(&world);
     assert_eq!(before.pointer("/0"), Some(&json!("True")), "{before}");
     renew(&world, SignedDuration::from_hours(1));
@@ -121,8 +120,7 @@ async fn a_manager_that_comes_back_to_an_adopted_cluster_stops_our_writes_until_
 async fn a_write_of_somebody_else_is_a_reason_to_look_for_another_manager_at_once() {
     for before in [Before::Adopted, Before::Never] {
         let world = a_world(before);
-        let process = world.start();
-        world.settle().await;
+        let process = world.start_settled().await;
         let berlin = world.worker("berlin");
         install_upstream(berlin);
         renew(&world, SignedDuration::from_hours(1));
@@ -140,8 +138,7 @@ async fn a_write_of_somebody_else_is_a_reason_to_look_for_another_manager_at_onc
 #[tokio::test(start_paused = true)]
 async fn our_write_that_meets_another_starts_a_search_for_another_manager() {
     let world = a_world(Before::Adopted);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     let berlin = world.worker("berlin");
     renew(&world, SignedDuration::from_hours(1));
     deafen(berlin, "secrets");

@@ -10,22 +10,15 @@ use crate::{
     scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, delete_machine_deployment},
     snapshot::{self, boot_secret, text},
     wire::{Life, Sent},
-    world::{Process, World, put},
+    world::put,
 };
 
 const WORKERS: ObjectRef<'static> = object("machinedeployments", "kube-system", "workers");
 
-async fn a_settled_world() -> (World, Process) {
-    let world = Scenario::Provisioning.world();
-    let process = world.start();
-    world.settle().await;
-    (world, process)
-}
-
 /// Somebody takes our finalizer, and the watch tells that the machine deployment is gone.
 #[tokio::test(start_paused = true)]
 async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_told() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(WORKERS));
     world.settle().await;
@@ -38,12 +31,11 @@ async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_tol
 /// A machine deployment that vanished while the watch was deaf, its finalizer taken by force.
 #[tokio::test(start_paused = true)]
 async fn what_a_vanished_machine_deployment_left_is_removed_by_the_next_process() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     process.stop().await;
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(WORKERS));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
         assert!(boot_secret(berlin, name).is_none(), "{name}");
     }
@@ -55,15 +47,14 @@ async fn what_a_vanished_machine_deployment_left_is_removed_by_the_next_process(
 /// and another has its name.
 #[tokio::test(start_paused = true)]
 async fn who_took_the_name_of_a_deleted_machine_deployment_keeps_what_was_made_for_it() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     process.stop().await;
     let berlin = world.worker("berlin");
     delete_machine_deployment(berlin).await;
     let being_deleted = berlin.revision();
     assert!(berlin.delete_raw(WORKERS));
     put(berlin, fixtures::a_machine_deployment("workers"));
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     let before = snapshot::take(&world);
     let stale = Fault::StaleList {
@@ -75,8 +66,7 @@ async fn who_took_the_name_of_a_deleted_machine_deployment_keeps_what_was_made_f
     let watches = Matcher::on(&[Verb::Watch], "machinedeployments");
     berlin.inject_times(watches, Fault::Delay(Duration::from_secs(5)), 1);
     let life = Life::new();
-    let process = world.start_as(&life);
-    world.settle().await;
+    let process = world.start_settled_as(&life).await;
     process.stop().await;
     let written = life.writes();
     let written: Vec<String> = written.iter().map(Sent::line).collect();
@@ -87,7 +77,7 @@ async fn who_took_the_name_of_a_deleted_machine_deployment_keeps_what_was_made_f
 /// A process that died after its first write has left a token and nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_belongs_to_nobody_is_removed_by_the_next_process() {
-    let (world, process) = a_settled_world().await;
+    let (world, process) = Scenario::Provisioning.settled().await;
     process.stop().await;
     let berlin = world.worker("berlin");
     let config = "workers-kube-system-config";
@@ -102,8 +92,7 @@ async fn a_token_that_belongs_to_nobody_is_removed_by_the_next_process() {
         secrets.len()
     };
     assert_eq!(tokens(), 1);
-    let process = world.start();
-    world.settle().await;
+    let process = world.start_settled().await;
     process.stop().await;
     assert_eq!(tokens(), 0);
 }

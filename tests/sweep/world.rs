@@ -94,14 +94,27 @@ impl World {
         }
     }
 
-    /// A world with one tenant, `berlin`, registered, and its own profile.
+    /// A world with these tenants, each registered and with its own profile.
+    pub fn with(tenants: &[&'static str]) -> Self {
+        let world = Self::new(tenants);
+        for name in tenants {
+            world.register(name);
+            world.add_profile(name, "v1.0.0", "text\n");
+        }
+        world
+    }
+
+    /// A world with one tenant, `berlin`.
     pub fn with_berlin() -> Self {
-        let world = Self::new(&["berlin"]);
-        world.register("berlin");
-        put(
-            &world.management,
-            fixtures::a_profile("berlin", "v1.0.0", "text\n"),
-        );
+        Self::with(&["berlin"])
+    }
+
+    /// As [`Self::with`], and each tenant has a machine deployment `workers`.
+    pub fn with_workers(tenants: &[&'static str]) -> Self {
+        let world = Self::with(tenants);
+        for name in tenants {
+            world.deploy(name, "workers");
+        }
         world
     }
 
@@ -114,6 +127,21 @@ impl World {
     pub fn register(&self, name: &str) {
         let token = self.worker(name).token(&account("kube-system"));
         put(&self.management, fixtures::a_registration(name, &token));
+    }
+
+    /// A tenant's own profile, made or replaced.
+    pub fn add_profile(&self, tenant: &str, version: &str, text: &str) {
+        put(&self.management, fixtures::a_profile(tenant, version, text));
+    }
+
+    /// A machine deployment, made or replaced.
+    pub fn deploy(&self, tenant: &str, name: &str) {
+        put(self.worker(tenant), fixtures::a_machine_deployment(name));
+    }
+
+    /// A WorkerCluster, made or replaced.
+    pub fn configure(&self, tenant: &str, spec: &Value) {
+        put(&self.management, fixtures::a_worker_cluster(tenant, spec));
     }
 
     /// All clusters, by name.
@@ -130,6 +158,18 @@ impl World {
     /// Starts a manager with this life.
     pub fn start_as(&self, life: &Arc<Life>) -> Process {
         self.start_measured(life, &Metrics::new())
+    }
+
+    /// Starts a manager, and waits until nobody asks for anything any more.
+    pub async fn start_settled(&self) -> Process {
+        self.start_settled_as(&Life::new()).await
+    }
+
+    /// As [`Self::start_settled`], with this life.
+    pub async fn start_settled_as(&self, life: &Arc<Life>) -> Process {
+        let process = self.start_as(life);
+        self.settle().await;
+        process
     }
 
     /// Starts a manager with this life, that counts here.
