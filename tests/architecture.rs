@@ -6,6 +6,8 @@
 
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/pure.rs"]
+mod pure;
 #[path = "architecture/source.rs"]
 mod source;
 #[path = "architecture/words.rs"]
@@ -108,23 +110,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-];
-
-/// Crates that compute the same answer on every machine at every time. `src/clippy.toml` has what
-/// they may not call, and here is what they may not depend on.
-const PURE: &[&str] = &["api", "tenant", "render", "rules", "plan"];
-
-/// Clients, runtimes, logs and randomness.
-const NOT_IN_PURE: &[&str] = &[
-    "futures",
-    "hyper",
-    "kube",
-    "kube-client",
-    "kube-runtime",
-    "rand",
-    "tokio",
-    "tower",
-    "tracing",
 ];
 
 /// Why one file prints.
@@ -303,22 +288,8 @@ fn first_word(text: &str) -> &str {
 #[test]
 fn modules_use_what_is_below_them_and_pure_ones_touch_nothing() {
     let mut broken = source::check_folder("src", "rs", check_use);
-    broken.extend(PURE.iter().flat_map(|module| check_manifest(module)));
+    broken.extend(pure::check());
     assert!(broken.is_empty(), "{}", broken.join("\n"));
-}
-
-/// What is wrong with the dependencies of a pure crate.
-fn check_manifest(module: &str) -> Vec<String> {
-    let path = format!("src/{module}/Cargo.toml");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(root.join(&path)).expect("it has a manifest");
-    let manifest: toml::Table = text.parse().expect("cargo reads it, too");
-    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
-    let names = dependencies.expect("it has some").keys();
-    names
-        .filter(|name| NOT_IN_PURE.contains(&name.as_str()))
-        .map(|name| format!("{path}: `{module}` is pure and may not depend on {name}"))
-        .collect()
 }
 
 #[test]
@@ -332,7 +303,9 @@ fn every_file_is_small_and_says_what_it_is_for() {
 
 #[test]
 fn files_do_not_use_each_other_in_a_circle() {
-    let crates = PURE.iter().map(|module| format!("src/{module}/src"));
+    let crates = pure::CRATES
+        .iter()
+        .map(|module| format!("src/{module}/src"));
     let others = ["src", "loadtest/src", "loadtest/fake-cluster/src"].map(str::to_owned);
     for folder in crates.chain(others) {
         let circles = circles::circles(&source::modules(&folder));

@@ -31,12 +31,7 @@ pub fn circles(files: &Files) -> Vec<Vec<String>> {
 
 /// The modules that a file uses, without itself, what is around it, and what is inside of it.
 fn used(module: &[String], text: &str, files: &Files) -> BTreeSet<Vec<String>> {
-    let file = syn::parse_file(text).expect("the compiler reads it, too");
-    let mut paths = Paths {
-        inside: module.to_vec(),
-        found: BTreeSet::new(),
-    };
-    paths.visit_file(&file);
+    let paths = Paths::of(module, text);
     let known = |path: &Vec<String>| {
         let mut module = path.clone();
         while !files.contains_key(&module) {
@@ -50,20 +45,42 @@ fn used(module: &[String], text: &str, files: &Files) -> BTreeSet<Vec<String>> {
         .collect()
 }
 
-/// The absolute paths that a file has behind `crate`, `self` and `super`.
+/// Returns the paths of a file that lead out of its crate, such as `std::fs::read`.
+pub fn outside(text: &str) -> BTreeSet<String> {
+    Paths::of(&[], text).outside
+}
+
+/// The paths of a file.
 struct Paths {
     /// The module that is visited.
     inside: Vec<String>,
+    /// Those behind `crate`, `self` and `super`, from the root.
     found: BTreeSet<Vec<String>>,
+    /// All others, as they are written.
+    outside: BTreeSet<String>,
 }
 
 impl Paths {
+    fn of(module: &[String], text: &str) -> Self {
+        let mut paths = Self {
+            inside: module.to_vec(),
+            found: BTreeSet::new(),
+            outside: BTreeSet::new(),
+        };
+        let file = syn::parse_file(text).expect("the compiler reads it, too");
+        paths.visit_file(&file);
+        paths
+    }
+
     fn add(&mut self, words: &[String]) {
         let Some(first) = words.first() else { return };
         let mut path = match first.as_str() {
             "crate" => Vec::new(),
             "self" | "super" => self.inside.clone(),
-            _ => return,
+            _ => {
+                self.outside.insert(words.join("::"));
+                return;
+            }
         };
         for word in words {
             match word.as_str() {

@@ -183,10 +183,6 @@ fn every_function_gives_what_go_gives_of_every_field_or_refuses() {
     );
     if std::env::var_os(UPDATE).is_some() {
         let lines: Vec<&str> = refused.iter().map(String::as_str).collect();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a person asked to rewrite the golden file"
-        )]
         std::fs::write(
             "tests/golden/go-fields-refused.txt",
             lines.join("\n") + "\n",
