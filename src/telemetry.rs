@@ -18,7 +18,7 @@ use tracing::Dispatch;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::telemetry::logs::LogFormat;
+use self::logs::LogFormat;
 
 /// Timeout for exporting the last spans when the process ends. An unreachable collector delays the
 /// shutdown once by this much, which is below the 30 s that Kubernetes gives a pod to terminate.

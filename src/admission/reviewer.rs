@@ -1,7 +1,7 @@
 //! Answers reviews: bounded in their size, their weight, their number and their time.
 //!
-//! Evaluation compiles templates and remarks render samples, so both run on blocking threads. A
-//! verdict waits for a thread; remarks are left out where they would be late.
+//! Evaluation compiles templates, on a blocking thread, for which a verdict waits. Remarks render
+//! samples, on a blocking thread or in a worker, and are left out where they would be late.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +16,7 @@ use axum::{
 use serde_json::Value as Json;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
     time::{Instant, timeout},
 };
 use tracing::{
@@ -280,7 +281,7 @@ impl Reviewer {
                 }
                 Samples::InWorkers(workers) => {
                     let _permit = permit;
-                    lint(workers, &held.review.asked()).await
+                    lint(workers, Arc::clone(held)).await
                 }
             }
         };
@@ -290,13 +291,19 @@ impl Reviewer {
 }
 
 /// Returns a worker's remarks on a profile; `None` if it had to be stopped.
-async fn lint(workers: &Pool, asked: &Asked<'_>) -> Option<Vec<String>> {
-    let Some((name, profile)) = written_profile(asked) else {
+async fn lint(workers: &Pool, held: Arc<Held>) -> Option<Vec<String>> {
+    // Megabytes may be decoded.
+    let decoded = spawn_blocking(move || {
+        let asked = held.review.asked();
+        let (name, profile) = written_profile(&asked)?;
+        let namespace = asked.object.pointer("/metadata/namespace");
+        let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
+        Some((tenant, name.to_owned(), profile))
+    });
+    let Some((tenant, name, profile)) = decoded.await.ok()? else {
         return Some(Vec::new());
     };
-    let namespace = asked.object.pointer("/metadata/namespace");
-    let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
-    workers.lint(&tenant, (name, &profile)).await.ok()
+    workers.lint(&tenant, (&name, &profile)).await.ok()
 }
 
 fn not_tried_out() -> Vec<String> {
@@ -333,7 +340,7 @@ async fn on_a_thread<T: Send + 'static>(
     permit: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let ran = tokio::task::spawn_blocking(move || {
+    let ran = spawn_blocking(move || {
         let done = work();
         drop(permit);
         done

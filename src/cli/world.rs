@@ -129,10 +129,7 @@ impl World {
                 name,
                 compiled: Arc::new(compiled),
             }),
-            Err(error) => Err(Invalid::ProfileUnusable {
-                name,
-                error: Arc::new(error),
-            }),
+            Err(error) => Err(Invalid::unusable(&name, Arc::new(error))),
         }
     }
 }

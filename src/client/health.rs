@@ -19,16 +19,16 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub use self::state::State;
+use self::{
+    circuit::{Circuit, Failure, Pass},
+    retry_after::retry_after,
+    server_clock::ServerClock,
+};
 use crate::api::condition::ConditionType;
-pub use crate::client::health::state::State;
 use crate::client::{
     border,
     clock::Clock,
-    health::{
-        circuit::{Circuit, Failure, Pass},
-        retry_after::retry_after,
-        server_clock::ServerClock,
-    },
     recurring::Recurring,
     tenant_status::TenantStatus,
     transport::{self, OneCallAtATime},

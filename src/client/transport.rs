@@ -36,10 +36,8 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-pub use crate::client::transport::dial::{
-    Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused,
-};
-use crate::client::transport::{dial::Dial, route::Route, streams::LimitedClient};
+pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused};
+use self::{dial::Dial, route::Route, streams::LimitedClient};
 use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},

@@ -203,7 +203,7 @@ impl Listed {
         let all = all.into_all(MachineDeployment::from).into_iter();
         let (store, mut writer) = reflector::store();
         let index = MachineDeploymentIndex::new(store, tenant.policy.machine_deployments_max);
-        let bytes_max = tenant.policy.metadata_bytes_max();
+        let bytes_max = tenant.policy.machine_deployment_bytes_max();
         let mut account = Account::of(bytes_max, Reservation::guaranteed(&Arc::default()));
         let events = std::iter::once(Event::Init).chain(all.map(Event::InitApply));
         for event in events.chain([Event::InitDone]) {
@@ -238,14 +238,7 @@ impl Answer {
             diff: String::new(),
         }
     }
-}
 
-fn full_name(machine_deployment: &MachineDeployment) -> String {
-    let namespace = machine_deployment.namespace().unwrap_or_default();
-    format!("{namespace}/{}", machine_deployment.name_any())
-}
-
-impl Answer {
     fn not_served(self, not_served: &NotServed) -> Self {
         Self {
             verdict: match not_served {
@@ -257,6 +250,11 @@ impl Answer {
             ..self
         }
     }
+}
+
+fn full_name(machine_deployment: &MachineDeployment) -> String {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    format!("{namespace}/{}", machine_deployment.name_any())
 }
 
 impl Tenant {

@@ -155,13 +155,8 @@ async fn install(
     defaults: &[DefaultProfile],
     slot: &SlotState,
 ) -> Result<Kept, kube::Error> {
-    let (policy, settings) = {
-        let own = context.engagement.worker_cluster.borrow();
-        let policy = own
-            .as_ref()
-            .map_or(DefaultProfiles::default(), |own| own.spec.default_profiles);
-        (policy, context.default_profile_settings())
-    };
+    let settings = context.default_profile_settings();
+    let policy = settings.policy;
     let mut kept = Kept {
         pace: settings.pace,
         is_disabled: policy == DefaultProfiles::Disabled,

@@ -17,13 +17,13 @@ use jiff::Timestamp;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-pub use crate::telemetry::metrics::labels::{
+pub use self::labels::{
     Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, JoinCheck,
     MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit,
     TenantState, Trigger, Verb, Verdict, Webhook,
 };
-pub use crate::telemetry::metrics::tokens::TokensKnown;
-use crate::telemetry::metrics::{
+pub use self::tokens::TokensKnown;
+use self::{
     declared::{
         ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel,
         JoinLabel, Kind, LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel,

@@ -28,14 +28,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::telemetry::{
-    OtlpProtocol, Parents, TelemetryError, TelemetrySettings, chain, traces::sender::Sender,
-};
-
-pub use crate::telemetry::traces::{
+use self::sender::Sender;
+pub use self::{
     api_call::{ApiCall, ApiCallLayer},
     remote::{TRACEPARENT, follow, link},
 };
+use crate::telemetry::{OtlpProtocol, Parents, TelemetryError, TelemetrySettings, chain};
 
 /// Everything that we trace stands under this name.
 const SERVICE: &str = "osm";

@@ -25,7 +25,9 @@ use crate::suite::world::World;
 /// The page with every reason and its state.
 const PAGE: &str = include_str!("../../docs/reasons.md");
 /// The tenant has one machine deployment more.
-const MACHINE_DEPLOYMENTS_MAX: usize = 23;
+const MACHINE_DEPLOYMENTS_MAX: usize = 26;
+/// As many of [`heavy`] have room in a tenant's memory, and one more has not.
+const HEAVY_MAX: usize = 3;
 /// The tenant has one profile more.
 const PROFILES_MAX: &str = "--tenant-profiles=12";
 
@@ -88,7 +90,6 @@ fn refused() -> Vec<Case> {
     let annotated =
         |key: &str, value: &Value| json!({ "metadata": { "annotations": { key: value } } });
     let at = |namespace: &str, name: &str| json!({ "metadata": { "namespace": namespace, "name": name } });
-    let tags = json!({ "cloudProviderSpec": { "tags": vec![json!({}); 4_000] } });
     let kubelet = json!({ "versions": { "kubelet": 1.35 } });
     let nothing = json!({ PROFILE: null });
     let mut no_default = with_provider("NoDefaultProfile", &json!({ "operatingSystem": "minix" }));
@@ -104,7 +105,7 @@ fn refused() -> Vec<Case> {
             "Unreadable",
             &json!({ "spec": { "template": { "spec": kubelet } } }),
         ),
-        with_provider("TooLarge", &tags).only_in_clusters(),
+        with_provider("TooLarge", &heavy()).only_in_clusters(),
         case("NameTooLong", &at("kube-system", &"x".repeat(64))),
         case("NamesCollide", &at("kubelet", &"x".repeat(55))),
         of_profile("ProfileNotFound", "no-such-profile").only_in_clusters(),
@@ -129,6 +130,11 @@ fn refused() -> Vec<Case> {
         of_profile("RenderFailed", "failing"),
         too_large,
     ]
+}
+
+/// A provider spec that takes a little less memory than one object may.
+fn heavy() -> Value {
+    json!({ "cloudProviderSpec": { "tags": vec![json!({}); 3_000] } })
 }
 
 /// The profiles, oldest first.
@@ -204,6 +210,13 @@ pub async fn each_is_given_by_the_reconcile_and_by_the_commands(world: &'static 
         let found = (&answer["verdict"], &answer["reason"]);
         assert_eq!(found, (&json!("Refused"), &json!(case.reason)), "{answer}");
     }
+    let is_refused = |it: &&Value| it["verdict"] == "Refused";
+    let refused = answers.iter().filter(is_refused).count();
+    assert_eq!(
+        refused,
+        all().count(),
+        "nothing else is refused: {answers:#?}"
+    );
     if world.management.real().is_none() {
         let given = all().map(|(_, case)| case.reason).collect();
         assert_eq!(reasons_on_the_page(), given);
@@ -232,6 +245,12 @@ async fn create_all(world: &World, tenant: &Tenant) -> Vec<Case> {
         create(tenant, &served).await;
         tenant.entry(&served.name(), ("Served", "Current")).await;
     }
+    for number in 0..HEAVY_MAX {
+        let mut served = with_provider("Served", &heavy());
+        let name = json!({ "metadata": { "name": format!("heavy-{number}") } });
+        json_patch::merge(&mut served.machine_deployment, &name);
+        create(tenant, &served).await;
+    }
     let mut cases = refused();
     // A real API server does not store what no version can read.
     let is_fake = world.management.real().is_none();
@@ -239,7 +258,7 @@ async fn create_all(world: &World, tenant: &Tenant) -> Vec<Case> {
     for case in &cases {
         create(tenant, case).await;
     }
-    for number in cases.len() + 2..MACHINE_DEPLOYMENTS_MAX - 1 {
+    for number in cases.len() + 2 + HEAVY_MAX..MACHINE_DEPLOYMENTS_MAX - 1 {
         let name = json!({ "metadata": { "name": format!("served-{number}") } });
         create(tenant, &case("Served", &name)).await;
     }

@@ -5,8 +5,7 @@ mod blockers;
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use kube::{Api, Client, ResourceExt, core::DeserializeGuard};
+use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -15,15 +14,13 @@ use super::{Answer, Listed, Question, Verdict, full_name, look, look::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{
-        DerivedNames, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, PROFILE,
-        PROFILE_NAMESPACE, REVISION,
+        DerivedNames, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PROFILE, PROFILE_NAMESPACE,
+        REVISION,
     },
-    profile::OperatingSystemProfile,
     reason::Actor,
 };
 use crate::app::built_in_profiles;
 use crate::commands::cluster_client::ClusterClient;
-use crate::controllers::profile_store::content_digest;
 use crate::plan::found::{lacking, profile_namespace};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
@@ -131,7 +128,7 @@ pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Expl
                 continue;
             }
         };
-        found.extend(Box::pin(of_tenant(&client, (question, &tenant), name)).await?);
+        found.extend(Box::pin(of_tenant((question, &tenant), name)).await?);
     }
     if found.is_empty() {
         let among = match unknown.as_slice() {
@@ -147,7 +144,6 @@ pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Expl
 }
 
 async fn of_tenant(
-    client: &Client,
     (question, tenant): (&Question, &Tenant),
     name: &str,
 ) -> anyhow::Result<Vec<Explanation>> {
@@ -160,7 +156,7 @@ async fn of_tenant(
             message: Some("it names no profile, and the WorkerCluster asks for one".to_owned()),
             ..Answer::new(&tenant.namespace, Some(full_name(meant)), Verdict::Refused)
         });
-        let profile = origin(client, tenant, meant).await?;
+        let profile = origin(tenant, meant)?;
         explained.push(Explanation {
             blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
             made: made(tenant, meant),
@@ -174,11 +170,7 @@ async fn of_tenant(
     Ok(explained)
 }
 
-async fn origin(
-    client: &Client,
-    tenant: &Tenant,
-    found: &Arc<MachineDeployment>,
-) -> anyhow::Result<ProfileOrigin> {
+fn origin(tenant: &Tenant, found: &MachineDeployment) -> anyhow::Result<ProfileOrigin> {
     let annotations = found.annotations();
     let named = annotations.get(PROFILE).filter(|name| !name.is_empty());
     let lacking = lacking(found, tenant.unnamed).ok().flatten();
@@ -194,31 +186,26 @@ async fn origin(
             format!("annotations {PROFILE} and {PROFILE_NAMESPACE} of the machine deployment")
         }
     };
-    let profiles: Api<DeserializeGuard<OperatingSystemProfile>> =
-        Api::namespaced(client.clone(), &namespace);
-    let there = match name.as_str() {
-        "" => None,
-        name => profiles
-            .get_opt(name)
-            .await
-            .with_context(|| format!("cannot read profile {namespace}/{name}"))?,
-    };
-    let is_unreadable = there.as_ref().is_some_and(|it| it.0.is_err());
-    let there = there.and_then(|it| it.0.ok());
-    let digest = there.as_ref().map(|it| content_digest(&it.spec));
+    let profiles = &tenant.profiles;
+    let there = profiles.get(&namespace, &name);
+    let digest = there.as_ref().map(|it| it.content());
     let built_in = built_in_profiles()?;
     let ours = built_in.iter().find(|it| it.name == name);
     let content = match (&there, ours) {
-        (None, _) if is_unreadable => "it cannot be read",
+        (None, _) if !tenant.policy.allows_profiles_of(&tenant.id, &namespace) => {
+            "not read: the tenant may not use it"
+        }
+        (None, _) if profiles.is_unreadable(&namespace, &name) => "it cannot be read",
+        (None, _) if profiles.shortage(&namespace, &name).is_some() => "there is no room for it",
         (None, _) => "there is none",
-        (Some(there), _) if there.annotations().contains_key(PINNED) => "pinned: adopted as found",
+        (Some(_), _) if profiles.is_pinned(&namespace, &name) => "pinned: adopted as found",
         (Some(_), Some(ours)) if digest.as_ref() == Some(&ours.content) => "this release's default",
         (Some(_), Some(_)) => "another than this release's default",
         (Some(_), None) => "your own",
     };
     Ok(ProfileOrigin {
-        version: there.as_ref().map(|it| it.spec.version.clone()),
-        extends: there.and_then(|it| it.spec.extends),
+        version: there.as_ref().map(|it| it.spec().version.clone()),
+        extends: there.and_then(|it| it.spec().extends.clone()),
         name,
         namespace,
         digest,
@@ -384,7 +371,7 @@ fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::worker_cluster::WorkerCluster;
+    use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
 
     #[test]
     fn what_may_be_secret_is_not_shown() {
@@ -434,6 +421,20 @@ mod tests {
         assert!(waits.fix.is_some());
         let current = blockers(Some(&own(Value::Null)), "kube-system/workers", &answer);
         assert!(current.is_empty(), "{current:?}");
+    }
+
+    #[test]
+    fn without_an_entry_the_reason_of_the_answer_blocks() {
+        let mut answer = Answer::new("tenant-berlin", None, Verdict::Waiting);
+        answer.reason = Some(Reason::ProfileNotFound);
+        let found = blockers(None, "kube-system/workers", &answer);
+        let [found] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(found.reason, "ProfileNotFound");
+        assert_eq!(found.fix, Reason::ProfileNotFound.remediation());
+        let unchanged = Answer::new("tenant-berlin", None, Verdict::Unchanged);
+        assert!(blockers(None, "kube-system/workers", &unchanged).is_empty());
     }
 
     #[test]

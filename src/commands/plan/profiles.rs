@@ -107,9 +107,8 @@ fn takes_its_place(
     ours: &DefaultProfile,
     there: Option<&OperatingSystemProfile>,
 ) -> bool {
-    let policy = own.map_or_else(DefaultProfiles::default, |own| own.spec.default_profiles);
     let settings = DefaultProfileSettings::new(defaults, own);
-    if policy == DefaultProfiles::Disabled || !settings.wants(&ours.name) {
+    if settings.policy == DefaultProfiles::Disabled || !settings.wants(&ours.name) {
         return false;
     }
     let Some(there) = there else {
@@ -121,7 +120,11 @@ fn takes_its_place(
         content: &content_digest(&there.spec),
         installed_content: installed_content.map(String::as_str),
     };
-    let verdict = evaluate(policy, installed, (&ours.spec.version, &ours.content));
+    let verdict = evaluate(
+        settings.policy,
+        installed,
+        (&ours.spec.version, &ours.content),
+    );
     let replaces = matches!(
         verdict,
         Verdict::Upgrade | Verdict::Overwrite | Verdict::Restore

@@ -38,7 +38,8 @@ pub struct Installed<'a> {
 pub struct DefaultProfileSettings {
     /// When newer ones are installed.
     pub pace: ProfileRollout,
-    policy: DefaultProfiles,
+    /// Whether they are installed, and whether newer ones replace them.
+    pub policy: DefaultProfiles,
     names: Option<Vec<String>>,
 }
 

@@ -242,23 +242,16 @@ pub fn find_profile<P: Profiles>(
     profiles: &P,
     awaits: impl Fn(&str) -> bool,
 ) -> Result<P::Profile, NotServed> {
-    let namespace = &named.namespace;
-    let resolved = profiles.resolved(namespace, &named.name);
-    let (missing, invalid) = match resolved {
+    let ProfileName { namespace, name } = named.clone();
+    let (name, invalid) = match profiles.resolved(&namespace, &name) {
         Some(Ok(profile)) => return Ok(profile),
-        None => {
-            let ProfileName { namespace, name } = named.clone();
-            (
-                &named.name.clone(),
-                Invalid::ProfileMissing { namespace, name },
-            )
-        }
+        None => (name.clone(), Invalid::ProfileMissing { namespace, name }),
         Some(Err(error)) => match &error {
-            OverlayError::BaseMissing { base, .. } => (&base.clone(), Invalid::Overlay(error)),
+            OverlayError::BaseMissing { base, .. } => (base.clone(), Invalid::Overlay(error)),
             _ => return Err(Invalid::Overlay(error).into()),
         },
     };
-    let (namespace, name) = (namespace.clone(), missing.clone());
+    let namespace = named.namespace.clone();
     if profiles.is_unreadable(&namespace, &name) {
         return Err(Invalid::ProfileUnreadable { namespace, name }.into());
     }

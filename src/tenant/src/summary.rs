@@ -320,9 +320,9 @@ impl Findings {
     fn of_report(report: &Report) -> Self {
         let wrong = wrong(report).map(|(kind, it)| (*kind, Some(it.reason)));
         let has_failing = |existing: &BTreeSet<String>| {
-            let ours = existing.difference(&report.ignored);
-            let mut outcomes = ours.filter_map(|name| report.outcomes.get(name));
-            outcomes.any(|it| is_failing(it.state))
+            let is_ours = |name| existing.contains(name) && !report.ignored.contains(name);
+            let mut outcomes = report.outcomes.iter();
+            outcomes.any(|(name, it)| is_failing(it.state) && is_ours(name))
         };
         Self {
             wrong: wrong.collect(),

@@ -55,17 +55,14 @@ pub(super) fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer)
         blockers.push(blocker(&installed.reason, &message));
     }
     let entry = entry.filter(|it| severity(&it.reason) != Severity::Normal);
-    match (entry, answer.verdict) {
-        (Some(entry), _) => {
-            let message = entry.message.as_deref().unwrap_or_default();
-            blockers.push(blocker(&entry.reason, message));
-        }
-        (None, Verdict::Refused) => {
-            let message = answer.message.as_deref().unwrap_or_default();
-            blockers.push(blocker("Refused", message));
-        }
-        _ => {}
-    }
+    // Without an entry, the manager has not tried yet, or does not run.
+    let (reason, message) = match (entry, answer.reason, answer.verdict) {
+        (Some(entry), ..) => (entry.reason.as_str(), &entry.message),
+        (None, Some(reason), _) => (reason.as_str(), &answer.message),
+        (None, None, Verdict::Refused) => ("Refused", &answer.message),
+        (None, None, _) => return blockers,
+    };
+    blockers.push(blocker(reason, message.as_deref().unwrap_or_default()));
     blockers
 }
 
