@@ -10,11 +10,13 @@ mod latency;
 pub mod reference;
 mod tokens;
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::encoding::text;
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use prometheus_client::registry::Registry;
 
 pub use self::labels::{
@@ -25,10 +27,7 @@ pub use self::labels::{
 pub use self::tokens::TokensKnown;
 use self::{
     declared::{
-        ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel,
-        JoinLabel, Kind, LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel,
-        Renders, Requests, ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State,
-        TriggerLabel, UserData, WebhookLabel,
+        Category, Cluster, Clusters, Membership, Reconciles, Renders, Requests, Reviews, UserData,
     },
     latency::observe,
     tokens::Ledger,
@@ -97,17 +96,15 @@ impl Metrics {
 
     /// A reconcile began for this.
     pub fn triggered(&self, trigger: Trigger) {
-        let label = TriggerLabel { trigger };
-        self.0.reconciles.triggers.get_or_create(&label).inc();
+        self.0.reconciles.triggers.get_or_create(&trigger).inc();
     }
 
     /// A reconcile ended like this after so long.
     pub fn reconciled(&self, outcome: Outcome, took: Took) {
         let reconciles = &self.0.reconciles;
-        let label = OutcomeLabel { outcome };
-        reconciles.count.get_or_create(&label).inc();
-        observe(&reconciles.duration.get_or_create(&label), took.work);
-        observe(&reconciles.queue_wait.get_or_create(&label), took.queue);
+        reconciles.count.get_or_create(&outcome).inc();
+        observe(&reconciles.duration.get_or_create(&outcome), took.work);
+        observe(&reconciles.queue_wait.get_or_create(&outcome), took.queue);
     }
 
     /// A render waited so long for its permit.
@@ -118,77 +115,56 @@ impl Metrics {
     /// A render ended like this after so long.
     pub fn rendered(&self, result: RenderResult, took: Duration) {
         let renders = &self.0.renders;
-        renders.count.get_or_create(&RenderLabel { result }).inc();
+        renders.count.get_or_create(&result).inc();
         observe(&renders.duration, took);
     }
 
     /// A render ended at a limit.
     pub fn template_limit_hit(&self, limit: TemplateLimit) {
-        let label = LimitLabel { limit };
-        self.0.renders.limits.get_or_create(&label).inc();
+        self.0.renders.limits.get_or_create(&limit).inc();
     }
 
     /// A join check came to this.
     pub fn join_checked(&self, outcome: JoinCheck) {
-        self.0
-            .user_data
-            .join_checks
-            .get_or_create(&JoinLabel { outcome })
-            .inc();
+        self.0.user_data.join_checks.get_or_create(&outcome).inc();
     }
 
     /// Something failed; the category is that of its error type, never a text.
     pub fn failed(&self, category: &'static str) {
-        self.0
-            .reconciles
-            .failures
-            .get_or_create(&Category { category })
-            .inc();
+        let label = Category { category };
+        self.0.reconciles.failures.get_or_create(&label).inc();
     }
 
     /// A request was answered, or was not, after so long.
     pub fn api_request(&self, asked: Asked, code: CodeClass, took: Duration) {
         let Asked { cluster_kind, verb } = asked;
-        let labels = ApiRequestLabels {
-            cluster_kind,
-            verb,
-            code,
-        };
+        let labels = (cluster_kind, (verb, code));
         let requests = &self.0.requests;
         requests.count.get_or_create(&labels).inc();
-        let duration = requests.duration.get_or_create(&Kind { cluster_kind });
-        observe(&duration, took);
+        observe(&requests.duration.get_or_create(&cluster_kind), took);
     }
 
     /// A request waited so long for its cluster's budget.
     pub fn throttled(&self, cluster_kind: ClusterKind, wait: Duration) {
-        let label = Kind { cluster_kind };
-        observe(&self.0.requests.throttle_wait.get_or_create(&label), wait);
+        let waits = &self.0.requests.throttle_wait;
+        observe(&waits.get_or_create(&cluster_kind), wait);
     }
 
     /// A write was not sent.
     pub fn fenced(&self, reason: Fence) {
-        let label = FenceLabel { reason };
-        self.0.requests.fenced.get_or_create(&label).inc();
+        self.0.requests.fenced.get_or_create(&reason).inc();
     }
 
     /// A document was rendered.
     pub fn user_data_rendered(&self, document: Document, bytes: usize) {
         let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.0
-            .user_data
-            .size
-            .get_or_create(&DocumentLabel { document })
-            .observe(bytes);
+        let size = self.0.user_data.size.get_or_create(&document);
+        size.observe(bytes);
     }
 
     /// A Secret was created, replaced or updated.
     pub fn secret_written(&self, kind: SecretKind) {
-        self.0
-            .user_data
-            .secrets_written
-            .get_or_create(&SecretLabel { kind })
-            .inc();
+        self.0.user_data.secrets_written.get_or_create(&kind).inc();
     }
 
     /// The end of a bootstrap token was moved on.
@@ -208,41 +184,32 @@ impl Metrics {
 
     /// A connection to a worker cluster came about, or did not, after so long.
     pub fn connected(&self, result: Attempted, took: Duration) {
-        let label = ResultLabel { result };
-        observe(&self.0.clusters.connect.get_or_create(&label), took);
+        observe(&self.0.clusters.connect.get_or_create(&result), took);
     }
 
     /// A worker cluster was engaged, or was not, after so long.
     pub fn engaged(&self, result: Attempted, took: Duration) {
-        let label = ResultLabel { result };
-        observe(&self.0.clusters.engage.get_or_create(&label), took);
+        observe(&self.0.clusters.engage.get_or_create(&result), took);
     }
 
     /// Sets the number of machine deployments whose last reconcile had this outcome.
     pub fn set_machine_deployments(&self, outcome: Outcome, count: usize) {
-        let label = OutcomeLabel { outcome };
-        let gauges = &self.0.clusters.machine_deployments;
-        gauges.get_or_create(&label).set(gauge(count));
+        set(&self.0.clusters.machine_deployments, &outcome, count);
     }
 
     /// Sets the number of kubeconfigs that expire within this time.
     pub fn set_expiring_kubeconfigs(&self, state: CredentialState, count: usize) {
-        let gauges = &self.0.clusters.kubeconfigs;
-        gauges
-            .get_or_create(&Credential { state })
-            .set(gauge(count));
+        set(&self.0.clusters.kubeconfigs, &state, count);
     }
 
     /// Sets the number of tenants in this state of replacing machines.
     pub fn set_machine_rollout(&self, state: MachineState, count: usize) {
-        let gauges = &self.0.clusters.machines;
-        gauges.get_or_create(&Machines { state }).set(gauge(count));
+        set(&self.0.clusters.machines, &state, count);
     }
 
     /// This replica's Lease was written, or was not.
     pub fn lease_written(&self, result: Attempted) {
-        let label = ResultLabel { result };
-        self.0.membership.renewals.get_or_create(&label).inc();
+        self.0.membership.renewals.get_or_create(&result).inc();
     }
 
     /// This replica's Lease ends then.
@@ -253,34 +220,22 @@ impl Metrics {
 
     /// Sets the number of replicas of the fleet.
     pub fn set_fleet_members(&self, count: usize) {
-        let members = &self.0.membership.members;
-        members.get_or_create(&[]).set(gauge(count));
+        set(&self.0.membership.members, &[], count);
     }
 
     /// Sets the number of tenants in this state.
     pub fn set_tenants(&self, state: TenantState, count: usize) {
-        self.0
-            .clusters
-            .tenants
-            .get_or_create(&State { state })
-            .set(gauge(count));
+        set(&self.0.clusters.tenants, &state, count);
     }
 
     /// Sets the number of tenants in this state of the rollout of default profiles.
     pub fn set_rollout(&self, state: RolloutState, count: usize) {
-        self.0
-            .clusters
-            .rollout
-            .get_or_create(&Rollout { state })
-            .set(gauge(count));
+        set(&self.0.clusters.rollout, &state, count);
     }
 
     /// Records whether the rollout of default profiles is paused.
     pub fn set_rollout_paused(&self, paused: Paused) {
-        let paused = match paused {
-            Paused::Yes => 1,
-            Paused::No => 0,
-        };
+        let paused = i64::from(paused == Paused::Yes);
         self.0.clusters.rollout_paused.set(paused);
     }
 
@@ -294,21 +249,14 @@ impl Metrics {
         let clusters = &self.0.clusters;
         clusters.memory_reserved.set(gauge(reserved));
         if let Some(limit) = limit {
-            clusters.memory_limit.get_or_create(&[]).set(gauge(limit));
+            set(&clusters.memory_limit, &[], limit);
         }
     }
 
     /// Records whether a worker cluster (`namespace/name`) answers.
     pub fn set_cluster(&self, cluster: &str, connection: Connection) {
-        let up = match connection {
-            Connection::Up => 1,
-            Connection::Down => 0,
-        };
-        self.0
-            .clusters
-            .up
-            .get_or_create(&Cluster::named(cluster))
-            .set(up);
+        let up = usize::from(connection == Connection::Up);
+        set(&self.0.clusters.up, &Cluster::named(cluster), up);
     }
 
     /// A reconcile in this worker cluster succeeded.
@@ -320,11 +268,7 @@ impl Metrics {
 
     /// Sets the number of objects of this worker cluster in memory.
     pub fn set_cluster_objects(&self, cluster: &str, count: usize) {
-        self.0
-            .clusters
-            .objects
-            .get_or_create(&Cluster::named(cluster))
-            .set(gauge(count));
+        set(&self.0.clusters.objects, &Cluster::named(cluster), count);
     }
 
     /// Forgets a worker cluster. Tasks that report on the cluster must have stopped: a report after
@@ -340,10 +284,8 @@ impl Metrics {
     /// An admission webhook answered like this after so long.
     pub fn reviewed(&self, webhook: Webhook, verdict: Verdict, duration: Duration) {
         let reviews = &self.0.reviews;
-        let labels = ReviewLabels { webhook, verdict };
-        reviews.count.get_or_create(&labels).inc();
-        let duration_of = reviews.duration.get_or_create(&WebhookLabel { webhook });
-        observe(&duration_of, duration);
+        reviews.count.get_or_create(&(webhook, verdict)).inc();
+        observe(&reviews.duration.get_or_create(&webhook), duration);
     }
 
     /// The admission webhooks have a certificate that ends then.
@@ -376,6 +318,14 @@ impl Metrics {
 
 fn unix_seconds(at: Timestamp) -> f64 {
     at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
+}
+
+/// Sets the gauge with this label.
+fn set<L>(gauges: &Family<L, Gauge>, label: &L, count: usize)
+where
+    L: Clone + Hash + Eq,
+{
+    gauges.get_or_create(label).set(gauge(count));
 }
 
 fn gauge(count: usize) -> i64 {

@@ -1,12 +1,41 @@
-//! The closed sets that labels are taken from.
+//! The labels, and the closed sets that their values are taken from.
 
 use std::fmt;
+use std::hash::Hash;
 
-use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
-/// Writes an enum whose values are label values; `ALL` lists them, so that series start at zero.
+/// The values that a label may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// These.
+    Closed(&'static [&'static str]),
+    /// As many as the source has words for, whatever the fleet does.
+    Words(&'static str),
+    /// One per cluster of the fleet.
+    PerCluster(&'static str),
+}
+
+/// A label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub values: Values,
+}
+
+/// A label whose values are a closed set, so that its series can start at zero.
+pub(super) trait Closed: EncodeLabelSet + Copy + Hash + Eq + 'static {
+    /// Every value.
+    const EVERY: &[Self];
+}
+
+/// Writes an enum whose values are those of the label with this name.
 macro_rules! label {
-    ($(#[$about:meta])* $name:ident { $($(#[$meaning:meta])* $value:ident = $text:literal,)+ }) => {
+    ($(#[$about:meta])* $name:ident($label:literal) {
+        $($(#[$meaning:meta])* $value:ident = $text:literal,)+
+    }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
@@ -20,7 +49,13 @@ macro_rules! label {
             /// The text of every value.
             pub const VALUES: &[&str] = &[$($text),+];
 
-            /// The text of the label.
+            /// The label.
+            pub const LABEL: Label = Label {
+                name: $label,
+                values: Values::Closed(Self::VALUES),
+            };
+
+            /// The text of the value.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)+
@@ -28,9 +63,13 @@ macro_rules! label {
             }
         }
 
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-                self.as_str().encode(encoder)
+        impl Closed for $name {
+            const EVERY: &[Self] = Self::ALL;
+        }
+
+        impl EncodeLabelSet for $name {
+            fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
+                ($label, self.as_str()).encode(encoder.encode_label())
             }
         }
     };
@@ -38,7 +77,7 @@ macro_rules! label {
 
 label! {
     /// How a reconcile ended.
-    Outcome {
+    Outcome("outcome") {
         /// Everything that the machine deployment needs is there and current.
         Served = "served",
         /// Something is still missing, and it is waited for.
@@ -52,7 +91,7 @@ label! {
 
 label! {
     /// Why a machine deployment was looked at.
-    Trigger {
+    Trigger("trigger") {
         /// It changed itself.
         Change = "change",
         /// A profile that it is made from changed.
@@ -76,7 +115,7 @@ label! {
 
 label! {
     /// The result of a render.
-    RenderResult {
+    RenderResult("result") {
         /// Documents that fit.
         Rendered = "rendered",
         /// The profile or the machine deployment cannot be rendered.
@@ -92,7 +131,7 @@ label! {
 
 label! {
     /// Which limit a template ran into.
-    TemplateLimit {
+    TemplateLimit("limit") {
         /// Of instructions.
         Instructions = "instructions",
         /// Of what one file may render to.
@@ -104,7 +143,7 @@ label! {
 
 label! {
     /// The result of a join check.
-    JoinCheck {
+    JoinCheck("outcome") {
         /// A machine can join.
         Can = "can",
         /// A machine cannot.
@@ -116,7 +155,7 @@ label! {
 
 label! {
     /// The result of an attempt.
-    Attempted {
+    Attempted("result") {
         /// It succeeded.
         Success = "success",
         /// It did not.
@@ -136,7 +175,7 @@ impl Attempted {
 
 label! {
     /// How long a credential in a kubeconfig still holds.
-    CredentialState {
+    CredentialState("state") {
         /// It expires within the days that conditions call soon.
         Soon = "soon",
         /// It expires within the days that conditions call very soon.
@@ -148,7 +187,7 @@ label! {
 
 label! {
     /// The progress of a tenant whose machines are replaced.
-    MachineState {
+    MachineState("state") {
         /// All machines are current.
         Current = "current",
         /// Some are being replaced, or wait.
@@ -162,7 +201,7 @@ label! {
 
 label! {
     /// Why a write was not sent.
-    Fence {
+    Fence("reason") {
         /// The replica's Lease might have ended before the answer.
         Lease = "lease",
         /// The replica had let go of the tenant.
@@ -172,7 +211,7 @@ label! {
 
 label! {
     /// The state of a tenant's worker cluster on this replica.
-    TenantState {
+    TenantState("state") {
         /// It is being connected to, claimed and read for the first time.
         Engaging = "engaging",
         /// It is served.
@@ -190,7 +229,7 @@ label! {
 
 label! {
     /// A tenant's progress in the rollout of default profiles.
-    RolloutState {
+    RolloutState("state") {
         /// It has them, and every machine deployment was looked at.
         Settled = "settled",
         /// It has them, and machine deployments are still to be looked at.
@@ -202,7 +241,7 @@ label! {
 
 label! {
     /// The cluster that a request goes to.
-    ClusterKind {
+    ClusterKind("cluster_kind") {
         /// The cluster that we run in.
         Management = "management",
         /// A tenant's.
@@ -212,7 +251,7 @@ label! {
 
 label! {
     /// The verb of a request, in the words of Kubernetes' own authorization.
-    Verb {
+    Verb("verb") {
         /// Reads one object.
         Get = "get",
         /// Reads all objects.
@@ -237,7 +276,7 @@ label! {
 label! {
     /// How a request was answered. 429 stands alone: it says something about our budget, and not
     /// about the request.
-    CodeClass {
+    CodeClass("code") {
         /// It was done.
         Success = "2xx",
         /// The server sends us elsewhere.
@@ -268,7 +307,7 @@ impl CodeClass {
 
 label! {
     /// One of the two documents that make a node.
-    Document {
+    Document("document") {
         /// Fetches the other one.
         Bootstrap = "bootstrap",
         /// Configures the node.
@@ -278,7 +317,7 @@ label! {
 
 label! {
     /// The purpose of a Secret that we write.
-    SecretKind {
+    SecretKind("kind") {
         /// The bootstrap document.
         Bootstrap = "bootstrap",
         /// The provisioning document.
@@ -314,7 +353,7 @@ pub enum Connection {
 
 label! {
     /// Which of the admission webhooks was called.
-    Webhook {
+    Webhook("webhook") {
         /// Gives machine deployments their default profile.
         MachineDeployment = "machine_deployment",
         /// Validates profiles.
@@ -326,7 +365,7 @@ label! {
 
 label! {
     /// The answer of a webhook.
-    Verdict {
+    Verdict("verdict") {
         /// The write happens.
         Allowed = "allowed",
         /// The write happens with a change.

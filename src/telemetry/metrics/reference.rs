@@ -8,6 +8,7 @@ use crate::telemetry::metrics::labels::{
     Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb,
     Verdict, Webhook,
 };
+pub use crate::telemetry::metrics::labels::{Label, Values};
 
 /// How a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,26 +57,6 @@ impl Measure {
     }
 }
 
-/// The values that a label may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
-    /// These.
-    Closed(&'static [&'static str]),
-    /// As many as the source has words for, whatever the fleet does.
-    Words(&'static str),
-    /// One per cluster of the fleet.
-    PerCluster(&'static str),
-}
-
-/// A label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label {
-    /// Its name.
-    pub name: &'static str,
-    /// Its values.
-    pub values: Values,
-}
-
 /// One metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration {
@@ -105,31 +86,6 @@ impl Declaration {
     }
 }
 
-const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
-    Label {
-        name,
-        values: Values::Closed(values),
-    }
-}
-
-const OUTCOME: Label = label("outcome", Outcome::VALUES);
-const TRIGGER: Label = label("trigger", Trigger::VALUES);
-const CLUSTER_KIND: Label = label("cluster_kind", ClusterKind::VALUES);
-const VERB: Label = label("verb", Verb::VALUES);
-const CODE: Label = label("code", CodeClass::VALUES);
-const RESULT: Label = label("result", Attempted::VALUES);
-const RENDER_RESULT: Label = label("result", RenderResult::VALUES);
-const LIMIT: Label = label("limit", TemplateLimit::VALUES);
-const JOIN_CHECK: Label = label("outcome", JoinCheck::VALUES);
-const FENCE: Label = label("reason", Fence::VALUES);
-const DOCUMENT: Label = label("document", Document::VALUES);
-const SECRET: Label = label("kind", SecretKind::VALUES);
-const TENANT: Label = label("state", TenantState::VALUES);
-const ROLLOUT: Label = label("state", RolloutState::VALUES);
-const MACHINES: Label = label("state", MachineState::VALUES);
-const CREDENTIAL: Label = label("state", CredentialState::VALUES);
-const WEBHOOK: Label = label("webhook", Webhook::VALUES);
-const VERDICT: Label = label("verdict", Verdict::VALUES);
 const CATEGORY: Label = Label {
     name: "category",
     values: Values::Words("a word for each kind of error in the source"),
@@ -170,7 +126,7 @@ const DURATION: (Type, Measure) = (Type::Histogram, Measure::Seconds);
 const SIZE: (Type, Measure) = (Type::Histogram, Measure::Bytes);
 
 macro_rules! declare {
-    ($($name:ident = ($kind:expr, $stem:literal, [$($label:ident),*], $help:literal);)+) => {
+    ($($name:ident = ($kind:expr, $stem:literal, [$($label:expr),*], $help:literal);)+) => {
         $(pub(super) const $name: Declaration =
             declaration($kind, $stem, &[$($label),*], $help);)+
 
@@ -182,56 +138,56 @@ macro_rules! declare {
 declare! {
     BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION, COMMIT],
         "The running release");
-    RECONCILES = (COUNTER, "osm_reconciles", [OUTCOME],
+    RECONCILES = (COUNTER, "osm_reconciles", [Outcome::LABEL],
         "Reconciles of machine deployments");
-    RECONCILE_DURATION = (DURATION, "osm_reconcile_duration", [OUTCOME],
+    RECONCILE_DURATION = (DURATION, "osm_reconcile_duration", [Outcome::LABEL],
         "Time that a reconcile took, with its calls and waits");
-    RECONCILE_QUEUE_WAIT = (DURATION, "osm_reconcile_queue_wait", [OUTCOME],
+    RECONCILE_QUEUE_WAIT = (DURATION, "osm_reconcile_queue_wait", [Outcome::LABEL],
         "Time from when a machine deployment was due until its reconcile began. A \
          reconcile that follows a change for all machine deployments waits by design");
-    RECONCILE_TRIGGERS = (COUNTER, "osm_reconcile_triggers", [TRIGGER],
+    RECONCILE_TRIGGERS = (COUNTER, "osm_reconcile_triggers", [Trigger::LABEL],
         "Reconciles by what they were begun for; of several triggers the first counts");
     FAILURES = (COUNTER, "osm_failures", [CATEGORY],
         "Failures by the category of their error");
-    MACHINE_DEPLOYMENTS = (GAUGE, "osm_machine_deployments", [OUTCOME],
+    MACHINE_DEPLOYMENTS = (GAUGE, "osm_machine_deployments", [Outcome::LABEL],
         "Machine deployments of this replica's tenants by what became of their last reconcile");
-    RENDERS = (COUNTER, "osm_renders", [RENDER_RESULT], "Renders by what became of them");
+    RENDERS = (COUNTER, "osm_renders", [RenderResult::LABEL], "Renders by what became of them");
     RENDER_DURATION = (DURATION, "osm_render_duration", [],
         "Time that a render took, with the weighing of its documents");
     RENDER_PERMIT_WAIT = (DURATION, "osm_render_permit_wait", [],
         "Time that renders waited for one of the permits of --concurrent-renders");
-    TEMPLATE_LIMITS = (COUNTER, "osm_template_limits_hit", [LIMIT],
+    TEMPLATE_LIMITS = (COUNTER, "osm_template_limits_hit", [TemplateLimit::LABEL],
         "Renders that ended at a limit of templates. Each is a profile to look at");
-    USER_DATA = (SIZE, "osm_user_data", [DOCUMENT], "Size of rendered documents");
-    SECRETS_WRITTEN = (COUNTER, "osm_secrets_written", [SECRET],
+    USER_DATA = (SIZE, "osm_user_data", [Document::LABEL], "Size of rendered documents");
+    SECRETS_WRITTEN = (COUNTER, "osm_secrets_written", [SecretKind::LABEL],
         "Secrets created or replaced in worker clusters, by what they are for");
     TOKENS = (GAUGE, "osm_bootstrap_tokens", [], "Bootstrap tokens of engaged clusters");
     TOKEN_END = (MOMENT, "osm_bootstrap_token_first_end_timestamp", [],
         "When the first of them ends, in Unix time. Absent without tokens. One that lies in the \
          past is not renewed: its machine deployment or its cluster says why");
-    JOIN_CHECKS = (COUNTER, "osm_join_checks", [JOIN_CHECK],
+    JOIN_CHECKS = (COUNTER, "osm_join_checks", [JoinCheck::LABEL],
         "Checks whether a machine can fetch its configuration and join, by what they came to");
     TOKENS_RENEWED = (COUNTER, "osm_bootstrap_tokens_renewed", [],
         "Bootstrap tokens renewed before their end");
-    API_REQUESTS = (COUNTER, "osm_api_requests", [CLUSTER_KIND, VERB, CODE],
+    API_REQUESTS = (COUNTER, "osm_api_requests", [ClusterKind::LABEL, Verb::LABEL, CodeClass::LABEL],
         "Requests to API servers. 429 says that the server wants patience; none, that no answer \
          came");
-    API_REQUEST_DURATION = (DURATION, "osm_api_request_duration", [CLUSTER_KIND],
+    API_REQUEST_DURATION = (DURATION, "osm_api_request_duration", [ClusterKind::LABEL],
         "Time from when a request was sent until the head of its answer came");
-    API_THROTTLE_WAIT = (DURATION, "osm_api_throttle_wait", [CLUSTER_KIND],
+    API_THROTTLE_WAIT = (DURATION, "osm_api_throttle_wait", [ClusterKind::LABEL],
         "Time that requests waited for the budget of their tenant, and at the management cluster \
          for that of all");
-    FENCED_WRITES = (COUNTER, "osm_fenced_writes", [FENCE],
+    FENCED_WRITES = (COUNTER, "osm_fenced_writes", [Fence::LABEL],
         "Writes that were not sent, since another replica might serve the tenant: this one's \
          Lease might end before the answer, or the tenant has moved. Some while tenants move are \
          what the fence is for; a rate at rest says that the Lease is not renewed");
-    CONNECT_DURATION = (DURATION, "osm_connect_duration", [RESULT],
+    CONNECT_DURATION = (DURATION, "osm_connect_duration", [Attempted::LABEL],
         "Time until a worker cluster was connected to, with its name, TCP and TLS, or until that \
          failed");
-    ENGAGE_DURATION = (DURATION, "osm_engage_duration", [RESULT],
+    ENGAGE_DURATION = (DURATION, "osm_engage_duration", [Attempted::LABEL],
         "Time until a worker cluster was accepted, identified, claimed and prepared, or until \
          that failed");
-    TENANTS = (GAUGE, "osm_tenants", [TENANT],
+    TENANTS = (GAUGE, "osm_tenants", [TenantState::LABEL],
         "Tenants that this replica knows. Elsewhere are those that another replica serves");
     CLUSTER_UP = (GAUGE, "osm_cluster_up", [CLUSTER],
         "Whether the worker cluster answers, 1 or 0");
@@ -240,16 +196,16 @@ declare! {
          succeeds about twice an hour");
     CLUSTER_OBJECTS = (GAUGE, "osm_cluster_objects", [CLUSTER],
         "Objects of the worker cluster that are kept in memory, as of the last full list");
-    KUBECONFIGS = (GAUGE, "osm_expiring_kubeconfigs", [CREDENTIAL],
+    KUBECONFIGS = (GAUGE, "osm_expiring_kubeconfigs", [CredentialState::LABEL],
         "Registrations whose kubeconfig expires, by how soon");
-    ROLLOUT_TENANTS = (GAUGE, "osm_rollout_tenants", [ROLLOUT],
+    ROLLOUT_TENANTS = (GAUGE, "osm_rollout_tenants", [RolloutState::LABEL],
         "Tenants by where they stand in the rollout of default profiles; each replica counts its \
          own");
     ROLLOUT_PAUSED = (GAUGE, "osm_rollout_paused", [],
         "Whether the rollout of default profiles is paused, 1 or 0");
-    MACHINE_TENANTS = (GAUGE, "osm_machine_rollout_tenants", [MACHINES],
+    MACHINE_TENANTS = (GAUGE, "osm_machine_rollout_tenants", [MachineState::LABEL],
         "Tenants that have their machines replaced, by where they stand");
-    LEASE_RENEWALS = (COUNTER, "osm_lease_renewals", [RESULT],
+    LEASE_RENEWALS = (COUNTER, "osm_lease_renewals", [Attempted::LABEL],
         "Writes of this replica's Lease");
     LEASE_END = (MOMENT, "osm_lease_end_timestamp", [],
         "When this replica's Lease ends unless it is renewed, in Unix time");
@@ -263,9 +219,9 @@ declare! {
     MEMORY_LIMIT = (GAUGE, "osm_memory_reservable_bytes", [],
         "Memory up to which tenants may reserve more than is guaranteed to each. Absent without a \
          memory limit");
-    REVIEWS = (COUNTER, "osm_admission_reviews", [WEBHOOK, VERDICT],
+    REVIEWS = (COUNTER, "osm_admission_reviews", [Webhook::LABEL, Verdict::LABEL],
         "Of osm webhook: writes that it was asked about. Of those that failed it had no answer");
-    REVIEW_DURATION = (DURATION, "osm_admission_review_duration", [WEBHOOK],
+    REVIEW_DURATION = (DURATION, "osm_admission_review_duration", [Webhook::LABEL],
         "Of osm webhook: time until it answered");
     CERTIFICATE_END = (MOMENT, "osm_admission_certificate_end_timestamp", [],
         "Of osm webhook: when its certificate ends, in Unix time. It is renewed a month before");
