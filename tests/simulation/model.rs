@@ -317,10 +317,7 @@ impl Model {
             Where::Worker(_) => "kube-system",
         };
         let fault = match trouble {
-            Trouble::Code(code) => Fault::Status {
-                code,
-                retry_after: None,
-            },
+            Trouble::Code(code) => Fault::status(code),
             Trouble::CodeAfter => Fault::StatusAfter { code: 500 },
             Trouble::Reset => Fault::ConnectionReset,
             Trouble::ResetAfter => Fault::ConnectionResetAfter,

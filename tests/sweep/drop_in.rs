@@ -231,10 +231,7 @@ async fn after_a_leader_of_two_clusters_is_killed_another_leads_and_none_of_the_
 #[tokio::test(start_paused = true)]
 async fn one_that_stops_while_it_waits_for_the_second_lease_releases_the_first() {
     let place = Place::of_two_clusters();
-    let status = Fault::Status {
-        code: 500,
-        retry_after: None,
-    };
+    let status = Fault::status(500);
     let matcher = Matcher::on(&[Verb::Create], "leases");
     place.served().inject(matcher, status);
     let process = place.start(&[]);
@@ -253,10 +250,7 @@ async fn a_leader_that_cannot_renew_writes_no_more_and_ends_before_another_leads
     let second = place.start(&[]);
     sleep(QUIET).await;
     let broken = Instant::now();
-    let status = Fault::Status {
-        code: 500,
-        retry_after: None,
-    };
+    let status = Fault::status(500);
     let fault = place
         .cluster
         .inject(Matcher::on(&[Verb::Update], "leases"), status);

@@ -23,10 +23,7 @@ const ANNOUNCED: &str = "https://announced.example:6443";
 
 /// Every way in which a read can fail without an answer about the object.
 fn failures() -> [Fault; 5] {
-    let status = |code| Fault::Status {
-        code,
-        retry_after: None,
-    };
+    let status = Fault::status;
     [
         status(500),
         status(403),
@@ -165,10 +162,7 @@ async fn where_cluster_info_may_never_be_read_the_endpoints_count() {
     let world = Scenario::Create.world();
     let berlin = world.worker("berlin");
     put(berlin, cluster_info());
-    let forbidden = Fault::Status {
-        code: 403,
-        retry_after: None,
-    };
+    let forbidden = Fault::status(403);
     berlin.inject(reads("configmaps", "cluster-info"), forbidden);
     let life = Life::new();
     let process = world.start_as(&life);
@@ -216,10 +210,7 @@ async fn a_refused_read_of_a_machine_deployments_credentials_rotates_nothing() {
     for resource in ["serviceaccounts", "rolebindings"] {
         let world = Scenario::OwnCreate.world();
         let berlin = world.worker("berlin");
-        let forbidden = Fault::Status {
-            code: 403,
-            retry_after: None,
-        };
+        let forbidden = Fault::status(403);
         let failing = (reads(resource, &names.fetcher), forbidden);
         // They are looked at again after half of the lifetime of a bootstrap token.
         nothing_follows(&world, berlin, failing, HOUR * 13).await;

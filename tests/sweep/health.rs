@@ -64,10 +64,7 @@ async fn a_rotated_kubeconfig_is_tried_at_once_whatever_was_wrong_with_the_last_
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
     put(berlin, fixtures::a_machine_deployment("workers"));
-    let overloaded = Fault::Status {
-        code: 429,
-        retry_after: Some(HOUR),
-    };
+    let overloaded = Fault::overloaded(HOUR);
     let outage = berlin.inject(Matcher::any(), overloaded);
     let life = Life::new();
     let process = world.start_as(&life);
@@ -137,10 +134,7 @@ async fn latencies(faults: &[Fault]) -> Vec<Duration> {
 #[tokio::test(start_paused = true)]
 async fn a_tenth_dead_a_tenth_slow_and_a_tenth_overloaded_do_not_delay_the_healthy() {
     let undisturbed = latencies(&[]).await;
-    let overloaded = Fault::Status {
-        code: 429,
-        retry_after: Some(Duration::from_secs(1)),
-    };
+    let overloaded = Fault::overloaded(Duration::from_secs(1));
     let slow = Fault::Delay(Duration::from_secs(5));
     let disturbed = latencies(&[Fault::Hang, slow, overloaded]).await;
     let p99 = |took: &[Duration]| {

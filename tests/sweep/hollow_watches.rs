@@ -25,10 +25,7 @@ fn connected(world: &World) -> (String, String) {
 }
 
 fn faults() -> [(Fault, &'static str); 3] {
-    let status = |code| Fault::Status {
-        code,
-        retry_after: None,
-    };
+    let status = Fault::status;
     [
         (status(302), "the server answers 302 Found"),
         (status(204), "the server answers 204 No Content"),

@@ -46,10 +46,7 @@ fn said(status: &str, reason: &str) -> (String, String) {
 async fn one_refusal_is_an_accident_and_two_are_not() {
     let (world, process) = a_settled_world(&["workers"]).await;
     let berlin = world.worker("berlin");
-    let refused = Fault::Status {
-        code: 403,
-        retry_after: None,
-    };
+    let refused = Fault::status(403);
     let fetches = Matcher {
         user: Some(FETCHER.to_owned()),
         ..Matcher::on(&[Verb::Get], "secrets")

@@ -190,10 +190,7 @@ async fn a_lease_that_is_not_renewed_is_seen_to_end() {
     let failed = r#"osm_lease_renewals_total{result="failure"}"#;
     assert_eq!(measured.value(failed), 0);
     let writes = Matcher::on(&[Verb::Patch], "leases");
-    let fault = Fault::Status {
-        code: 500,
-        retry_after: None,
-    };
+    let fault = Fault::status(500);
     measured.world.management.inject(writes, fault);
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert!(measured.value(failed) >= 2);

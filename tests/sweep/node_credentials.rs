@@ -144,10 +144,7 @@ async fn a_token_that_somebody_changed_is_put_right_by_the_next_reconcile() {
 async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
     let world = Scenario::OwnCreate.world();
     let berlin = world.worker("berlin");
-    let forbidden = Fault::Status {
-        code: 403,
-        retry_after: None,
-    };
+    let forbidden = Fault::status(403);
     let account = Matcher {
         name: Some(names().fetcher),
         ..Matcher::on(&[Verb::Get, Verb::Create], "serviceaccounts")

@@ -141,10 +141,7 @@ async fn failing(kind: &Kind) -> (World, crate::world::Process) {
         change(&world, Change::Created).await;
     }
     let process = world.start_settled().await;
-    let error = Fault::Status {
-        code: 500,
-        retry_after: None,
-    };
+    let error = Fault::status(500);
     let cluster = cluster(&world, kind);
     cluster.inject(kind.matcher(), error);
     world.clear_audits();
@@ -257,8 +254,7 @@ async fn refused_once(kind: &Kind, code: Option<u16>) -> (Cost, usize, Snapshot)
     world.clear_audits();
     let failing = cluster(&world, kind);
     if let Some(code) = code {
-        let retry_after = None;
-        let refusal = Fault::Status { code, retry_after };
+        let refusal = Fault::status(code);
         failing.inject_times(kind.matcher(), refusal, 1);
     }
     change(&world, kind.change).await;

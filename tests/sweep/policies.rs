@@ -83,10 +83,7 @@ async fn without_the_labels_that_decide_a_tenant_is_not_served() {
         &[],
     );
     world.configure("berlin", &json!({}));
-    let refused = Fault::Status {
-        code: 500,
-        retry_after: None,
-    };
+    let refused = Fault::status(500);
     let reads = Matcher {
         name: Some("berlin".to_owned()),
         ..Matcher::on(&[Verb::Get], "namespaces")

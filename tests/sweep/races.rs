@@ -112,10 +112,7 @@ async fn a_not_found_that_names_no_machine_deployment_removes_nothing() {
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
     let reads = Matcher::on(&[Verb::Get], "machinedeployments");
-    let not_found = Fault::Status {
-        code: 404,
-        retry_after: None,
-    };
+    let not_found = Fault::status(404);
     let fault = berlin.inject(reads, not_found);
     let life = Life::new();
     let process = world.start_settled_as(&life).await;

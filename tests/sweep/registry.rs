@@ -183,10 +183,7 @@ async fn goes_in(
     assert!(is_ready(&world, "berlin"));
     if namespace == Namespace::Deleted {
         let created = Matcher::on(&[Verb::Create], WORKER_CLUSTER);
-        let refused = Fault::Status {
-            code: 403,
-            retry_after: None,
-        };
+        let refused = Fault::status(403);
         world.management.inject(created, refused);
     }
     for resource in order {

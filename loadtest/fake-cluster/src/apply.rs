@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fields::{self, Fields, ListKind, Path, Step, Topology},
-    meta::{items, remove, same_but, set, text},
+    meta::{items, remove, same_but, set, set_metadata, text},
     status::Refusal,
 };
 
@@ -89,7 +89,7 @@ fn write(object: &mut Value, mut entries: Vec<Entry>) {
             value
         })
         .collect();
-    set(object, &["metadata", "managedFields"], Value::Array(list));
+    set_metadata(object, "managedFields", Value::Array(list));
 }
 
 /// What managers can own: everything but what the system sets.

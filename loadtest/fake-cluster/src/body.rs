@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     kinds::Kind,
-    meta::{copy, remove, set, text},
+    meta::{copy, remove, set, set_metadata, text},
     request::Call,
     status::{Cause, Refusal},
 };
@@ -242,11 +242,7 @@ pub(crate) fn place(call: &Call, kind: &Kind, object: &mut Value) -> Result<(), 
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    set(
-        object,
-        &["metadata", "namespace"],
-        json!(call.target.namespace),
-    );
+    set_metadata(object, "namespace", call.target.namespace.as_str());
     Ok(())
 }
 

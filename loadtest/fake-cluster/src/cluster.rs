@@ -187,7 +187,7 @@ impl Cluster {
                 ("creationTimestamp", state.now()),
             ] {
                 if meta::text(&value, &format!("/metadata/{field}")).is_empty() {
-                    meta::set(&mut value, &["metadata", field], Value::String(fresh));
+                    meta::set_metadata(&mut value, field, Value::String(fresh));
                 }
             }
             if let Some(custom) = &kind.custom {

@@ -5,7 +5,7 @@
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, ObjectMeta, PostParams},
+    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
     core::{GroupVersionKind, Status},
     discovery::ApiResource,
 };
@@ -132,6 +132,43 @@ fn object(value: Value) -> DynamicObject {
 fn map(name: &str, data: &Value) -> DynamicObject {
     let metadata = json!({ "name": name });
     object(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data }))
+}
+
+/// Creates an object, and returns it as the server has it.
+async fn created(api: &Api<DynamicObject>, object: &DynamicObject) -> DynamicObject {
+    let made = api.create(&PostParams::default(), object).await;
+    made.expect("it is created")
+}
+
+/// Merges a patch into an object, and returns it as the server has it.
+async fn merged(api: &Api<DynamicObject>, name: &str, patch: Value) -> DynamicObject {
+    let params = PatchParams::default();
+    let answer = api.patch(name, &params, &Patch::Merge(patch)).await;
+    answer.expect("the patch is accepted")
+}
+
+/// As [`merged`], through the status subresource.
+async fn merged_status(api: &Api<DynamicObject>, name: &str, patch: Value) -> DynamicObject {
+    let params = PatchParams::default();
+    let answer = api.patch_status(name, &params, &Patch::Merge(patch)).await;
+    answer.expect("the patch is accepted")
+}
+
+/// Deletes an object; returns what is left of it, if it waits for its finalizers.
+async fn deleted(api: &Api<DynamicObject>, name: &str) -> Option<DynamicObject> {
+    let answer = api.delete(name, &DeleteParams::default()).await;
+    answer.expect("the deletion is accepted").left()
+}
+
+/// Checks a part of the message of a refusal.
+#[track_caller]
+fn check_message(refused: &Status, part: &str) {
+    assert!(refused.message.contains(part), "{}", refused.message);
+}
+
+/// The code and reason of a refusal.
+fn code_of(refused: &Status) -> (u16, &str) {
+    (refused.code, refused.reason.as_str())
 }
 
 fn version(object: &DynamicObject) -> String {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     auth::TokenClaims,
     kinds::{Kind, storage_name},
-    meta::{name, namespace, remove, set, text},
+    meta::{account_of, name, namespace, remove, set, set_metadata, text},
     state::{State, TokenFilling},
     store::Key,
     validate::is_deleting,
@@ -78,12 +78,8 @@ impl State {
     pub(crate) fn put_new(&mut self, storage: &str, mut object: Value) -> Arc<Value> {
         let key = (namespace(&object).to_owned(), name(&object).to_owned());
         let uid = self.new_uid();
-        set(&mut object, &["metadata", "uid"], json!(uid));
-        set(
-            &mut object,
-            &["metadata", "creationTimestamp"],
-            json!(self.now()),
-        );
+        set_metadata(&mut object, "uid", uid);
+        set_metadata(&mut object, "creationTimestamp", self.now());
         self.store.put(storage, key, object)
     }
 
@@ -170,19 +166,18 @@ impl State {
     }
 
     fn remove_tokens_of(&mut self, account: &Key) {
-        let keys: Vec<Key> = self
-            .store
-            .all("/secrets")
-            .filter(|((ns, _), secret)| {
-                *ns == account.0
-                    && text(secret, "/type") == TOKEN_TYPE
-                    && account_of(secret) == account.1
-            })
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in keys {
+        for key in self.token_secrets(|(namespace, _), secret| {
+            *namespace == account.0 && account_of(secret) == account.1
+        }) {
             self.store.remove("/secrets", &key);
         }
+    }
+
+    fn token_secrets(&self, is_wanted: impl Fn(&Key, &Value) -> bool) -> Vec<Key> {
+        let secrets = self.store.all("/secrets");
+        let tokens = secrets.filter(|(_, secret)| text(secret, "/type") == TOKEN_TYPE);
+        let wanted = tokens.filter(|(key, secret)| is_wanted(key, secret));
+        wanted.map(|(key, _)| key.clone()).collect()
     }
 
     /// Deletes everything in a namespace that is being deleted.
@@ -207,16 +202,8 @@ impl State {
                     self.store.remove(&storage, &key);
                 } else if !is_deleting(&object) {
                     let mut marked = Value::clone(&object);
-                    set(
-                        &mut marked,
-                        &["metadata", "deletionTimestamp"],
-                        json!(self.now()),
-                    );
-                    set(
-                        &mut marked,
-                        &["metadata", "deletionGracePeriodSeconds"],
-                        json!(0),
-                    );
+                    set_metadata(&mut marked, "deletionTimestamp", self.now());
+                    set_metadata(&mut marked, "deletionGracePeriodSeconds", 0);
                     self.store.put(&storage, key, marked);
                 }
             }
@@ -292,21 +279,8 @@ impl State {
 
     /// Fills every token Secret that still waits for its token.
     pub(crate) fn fill_tokens(&mut self) {
-        let waiting: Vec<Key> = self
-            .store
-            .all("/secrets")
-            .filter(|(_, secret)| text(secret, "/type") == TOKEN_TYPE)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in waiting {
+        for key in self.token_secrets(|_, _| true) {
             self.fill_token(&key);
         }
     }
-}
-
-fn account_of(secret: &Value) -> &str {
-    text(
-        secret,
-        "/metadata/annotations/kubernetes.io~1service-account.name",
-    )
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     body,
     kinds::Kind,
-    meta::{name, set, text},
+    meta::{name, set, set_metadata, text},
     request::Call,
     selector::{Selector, in_scope},
     state::State,
@@ -99,51 +99,30 @@ impl State {
             } else {
                 Arc::new(success(kind, &object))
             };
-            return Ok(Done { code: 200, object });
+            return Ok(Done::ok(object));
         }
         if is_deleting(&object) {
-            return Ok(Done {
-                code: 200,
-                object: body::from_storage(kind, &object),
-            });
+            return Ok(Done::ok(body::from_storage(kind, &object)));
         }
         let mut marked = Value::clone(&object);
-        set(
-            &mut marked,
-            &["metadata", "deletionTimestamp"],
-            json!(self.now()),
-        );
+        set_metadata(&mut marked, "deletionTimestamp", self.now());
         if kind.is("", "namespaces") {
             set(&mut marked, &["status", "phase"], json!("Terminating"));
         } else {
-            set(
-                &mut marked,
-                &["metadata", "deletionGracePeriodSeconds"],
-                json!(0),
-            );
+            set_metadata(&mut marked, "deletionGracePeriodSeconds", 0);
         }
         if let Some(generation) = marked
             .pointer("/metadata/generation")
             .and_then(Value::as_i64)
         {
-            set(
-                &mut marked,
-                &["metadata", "generation"],
-                json!(generation + 1),
-            );
+            set_metadata(&mut marked, "generation", generation + 1);
         }
         if options.dry_run {
-            return Ok(Done {
-                code: 200,
-                object: Arc::new(marked),
-            });
+            return Ok(Done::ok(Arc::new(marked)));
         }
         let stored = self.store.put(&kind.storage, key.clone(), marked);
         self.after_write(kind, &stored);
-        Ok(Done {
-            code: 200,
-            object: body::from_storage(kind, &stored),
-        })
+        Ok(Done::ok(body::from_storage(kind, &stored)))
     }
 
     pub(crate) fn delete_collection(
@@ -153,11 +132,7 @@ impl State {
     ) -> Result<Value, Refusal> {
         let options = DeleteOptions::read(call)?;
         let selector = Selector::read(call, kind)?;
-        let namespace = if kind.namespaced {
-            call.target.namespace.as_str()
-        } else {
-            ""
-        };
+        let namespace = kind.scope(&call.target.namespace);
         let chosen: Vec<(Key, Arc<Value>)> = self
             .store
             .all(&kind.storage)

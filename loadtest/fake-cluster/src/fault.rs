@@ -66,6 +66,24 @@ pub enum Fault {
     DropWatchEvents(EventFilter),
 }
 
+impl Fault {
+    /// The request is not executed; it is answered with this code.
+    pub fn status(code: u16) -> Self {
+        Self::Status {
+            code,
+            retry_after: None,
+        }
+    }
+
+    /// The request is not executed; the client is to ask again after this time.
+    pub fn overloaded(retry_after: Duration) -> Self {
+        Self::Status {
+            code: 429,
+            retry_after: Some(retry_after),
+        }
+    }
+}
+
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -53,11 +53,17 @@ impl Kind {
 
     /// `resource.group`, or the resource alone in the core group.
     pub(crate) fn qualified(&self) -> String {
-        if self.group.is_empty() {
-            self.resource.clone()
-        } else {
-            format!("{}.{}", self.resource, self.group)
-        }
+        qualified(&self.resource, &self.group)
+    }
+
+    /// `Kind.group`, or the kind alone in the core group.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.kind, &self.group)
+    }
+
+    /// The namespace that counts for objects of this kind: none for cluster-wide ones.
+    pub(crate) fn scope<'a>(&self, namespace: &'a str) -> &'a str {
+        if self.namespaced { namespace } else { "" }
     }
 
     pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
@@ -111,6 +117,14 @@ impl Kind {
                 "watch",
             ]
         }
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}.{group}")
     }
 }
 

@@ -14,7 +14,7 @@
 //! # async fn main() -> Result<(), kube::Error> {
 //! let cluster = Cluster::default();
 //! cluster.inject_times(Matcher::on(&[Verb::Create], "configmaps"),
-//!     Fault::Status { code: 500, retry_after: None }, 1);
+//!     Fault::status(500), 1);
 //! let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
 //! let mut map = ConfigMap::default();
 //! map.metadata.name = Some("a".to_owned());

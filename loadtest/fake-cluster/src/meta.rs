@@ -34,6 +34,14 @@ pub(crate) fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
 
+/// The name of the ServiceAccount that a token Secret is for.
+pub(crate) fn account_of(secret: &Value) -> &str {
+    text(
+        secret,
+        "/metadata/annotations/kubernetes.io~1service-account.name",
+    )
+}
+
 /// The texts of a list at a JSON pointer.
 pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
     at(object, pointer)
@@ -71,6 +79,11 @@ pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) {
     if let Some(map) = at.as_object_mut() {
         map.insert((*last).to_owned(), value);
     }
+}
+
+/// Sets a field of the metadata.
+pub(crate) fn set_metadata(object: &mut Value, field: &str, value: impl Into<Value>) {
+    set(object, &["metadata", field], value.into());
 }
 
 fn entry<'a>(at: &'a mut Value, step: &str) -> &'a mut Value {

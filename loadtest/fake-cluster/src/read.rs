@@ -175,11 +175,7 @@ impl State {
         let selector = Selector::read(call, kind)?;
         let token = Token::read(call.option("continue"))?;
         let snapshot = self.snapshot(call, kind, token.as_ref())?;
-        let namespace = if kind.namespaced {
-            call.target.namespace.as_str()
-        } else {
-            ""
-        };
+        let namespace = kind.scope(&call.target.namespace);
         let first = match &token {
             Some(token) => Bound::Excluded(token.start.clone()),
             None => Bound::Included((namespace.to_owned(), String::new())),

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
+use percent_encoding::percent_decode_str;
 
 /// What a request wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -221,40 +222,11 @@ fn parse_path(path: &str) -> Target {
 }
 
 fn parse_query(query: &str) -> Vec<(String, String)> {
-    query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (
-                decode(&name.replace('+', " ")),
-                decode(&value.replace('+', " ")),
-            )
-        })
+    form_urlencoded::parse(query.as_bytes())
+        .into_owned()
         .collect()
 }
 
 fn decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let escaped = match (first, tail) {
-            (b'%', [high, low, after @ ..]) => hex(*high).zip(hex(*low)).map(|d| (d, after)),
-            _ => None,
-        };
-        if let Some(((high, low), after)) = escaped {
-            out.push(high * 16 + low);
-            rest = after;
-        } else {
-            out.push(first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit)
-        .to_digit(16)
-        .and_then(|d| u8::try_from(d).ok())
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

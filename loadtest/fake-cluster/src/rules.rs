@@ -228,15 +228,7 @@ fn broken(rule: &Value, scope: &Scope<'_>, place: &Place<'_>) -> Cause {
     match text(rule, "/reason") {
         "FieldValueForbidden" => Cause::forbidden(path, &detail),
         "FieldValueRequired" => Cause::required(path, &detail),
-        "FieldValueDuplicate" => Cause {
-            reason: "FieldValueDuplicate",
-            message: if part {
-                "Duplicate value".to_owned()
-            } else {
-                format!("Duplicate value: {}", scope.value)
-            },
-            field: path.to_owned(),
-        },
+        "FieldValueDuplicate" => Cause::duplicate(path, (!part).then_some(scope.value)),
         _ if part => Cause::invalid_part(path, &detail),
         _ => Cause::invalid(path, scope.value, &detail),
     }

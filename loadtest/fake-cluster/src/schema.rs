@@ -24,16 +24,12 @@ pub(crate) fn field(path: &str, name: &str) -> String {
 pub(crate) fn prune(value: &mut Value, schema: &Value) -> Vec<String> {
     let mut dropped = Vec::new();
     if let (Some(object), true) = (value.as_object_mut(), schema.is_object()) {
-        prune_object(
-            object,
-            schema,
-            &Place {
-                path: "",
-                root: true,
-                keep: false,
-            },
-            &mut dropped,
-        );
+        let place = Place {
+            path: "",
+            root: true,
+            keep: false,
+        };
+        prune_object(object, schema, &place, &mut dropped);
     }
     dropped
 }
@@ -86,16 +82,12 @@ fn prune_object(
         let known = properties.and_then(|p| p.get(&name)).or(additional);
         match (known, object.get_mut(&name)) {
             (Some(inner), Some(value)) if inner.is_object() => {
-                prune_value(
-                    value,
-                    inner,
-                    &Place {
-                        path: &path,
-                        root: false,
-                        keep,
-                    },
-                    dropped,
-                );
+                let place = Place {
+                    path: &path,
+                    root: false,
+                    keep,
+                };
+                prune_value(value, inner, &place, dropped);
             }
             (Some(inner), _) if *inner == json!(true) => {}
             _ if keep => {}
@@ -238,12 +230,7 @@ fn check_text(text: &str, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     let value = json!(text);
     if let Some(max) = count(schema, "maxLength").filter(|max| length > *max) {
-        let message = format!("Too long: may not be more than {max} bytes");
-        causes.push(Cause {
-            reason: "FieldValueTooLong",
-            message,
-            field: path.to_owned(),
-        });
+        causes.push(Cause::too_long(path, max));
     }
     if let Some(min) = count(schema, "minLength").filter(|min| length < *min) {
         let detail = format!("{path} in body should be at least {min} chars long");
@@ -287,12 +274,7 @@ fn check_number(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Caus
 fn check_list(list: &[Value], schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let length = u64::try_from(list.len()).unwrap_or(u64::MAX);
     if let Some(max) = count(schema, "maxItems").filter(|max| length > *max) {
-        let message = format!("Too many: {length}: must have at most {max} items");
-        causes.push(Cause {
-            reason: "FieldValueTooMany",
-            message,
-            field: path.to_owned(),
-        });
+        causes.push(Cause::too_many(path, length, max));
     }
     if let Some(min) = count(schema, "minItems").filter(|min| length < *min) {
         let detail = format!("{path} in body should have at least {min} items");
@@ -333,13 +315,8 @@ fn check_unique(list: &[Value], schema: &Value, path: &str, causes: &mut Vec<Cau
                 .into(),
         };
         if seen.contains(&identity) {
-            let message = format!("Duplicate value: {identity}");
             let field = format!("{path}[{index}]");
-            causes.push(Cause {
-                reason: "FieldValueDuplicate",
-                message,
-                field,
-            });
+            causes.push(Cause::duplicate(&field, Some(&identity)));
         }
         seen.push(identity);
     }
@@ -358,12 +335,7 @@ fn check_object(object: &Map<String, Value>, schema: &Value, path: &str, causes:
     }
     let length = u64::try_from(object.len()).unwrap_or(u64::MAX);
     if let Some(max) = count(schema, "maxProperties").filter(|max| length > *max) {
-        let message = format!("Too many: {length}: must have at most {max} items");
-        causes.push(Cause {
-            reason: "FieldValueTooMany",
-            message,
-            field: path.to_owned(),
-        });
+        causes.push(Cause::too_many(path, length, max));
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     let additional = schema
@@ -383,35 +355,24 @@ fn check_combinations(value: &Value, schema: &Value, path: &str, causes: &mut Ve
         found
     };
     let list = |name: &str| schema.get(name).and_then(Value::as_array);
-    let message = |what: &str| format!("{path} in body must validate {what}");
+    let must =
+        |what: &str| Cause::invalid(path, value, &format!("{path} in body must validate {what}"));
     for inner in list("allOf").into_iter().flatten() {
         causes.extend(errors(inner));
     }
     if let Some(any) = list("anyOf").filter(|any| !any.iter().any(|inner| errors(inner).is_empty()))
     {
-        causes.push(Cause::invalid(
-            path,
-            value,
-            &message("at least one schema (anyOf)"),
-        ));
+        causes.push(must("at least one schema (anyOf)"));
         causes.extend(any.first().map(errors).unwrap_or_default());
     }
     if let Some(one) = list("oneOf")
         && one.iter().filter(|inner| errors(inner).is_empty()).count() != 1
     {
-        causes.push(Cause::invalid(
-            path,
-            value,
-            &message("one and only one schema (oneOf)"),
-        ));
+        causes.push(must("one and only one schema (oneOf)"));
     }
     if let Some(not) = schema.get("not").filter(|inner| errors(inner).is_empty())
         && not.is_object()
     {
-        causes.push(Cause::invalid(
-            path,
-            value,
-            &message("not the schema (not)"),
-        ));
+        causes.push(must("not the schema (not)"));
     }
 }

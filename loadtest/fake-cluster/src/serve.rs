@@ -9,7 +9,7 @@ use http::{Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::fmt::rfc2822::DateTimePrinter;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
@@ -398,7 +398,5 @@ fn slow(bytes: &Bytes, pause: Duration) -> AnswerBody {
 
 /// The answer to a request that cannot even be read.
 pub(crate) fn unreadable() -> Response<AnswerBody> {
-    let mut refusal = Refusal::method_not_allowed();
-    *refusal.details = json!({});
-    refused(&refusal)
+    refused(&Refusal::method_not_allowed())
 }

@@ -34,23 +34,24 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A value that is not accepted; `value` is printed as Go would print it.
-    pub fn invalid(field: &str, value: &Value, detail: &str) -> Self {
-        let message = format!("Invalid value: {}: {detail}", go_value(value));
+    fn new(reason: &'static str, field: &str, message: String) -> Self {
         Self {
-            reason: "FieldValueInvalid",
+            reason,
             message,
             field: field.to_owned(),
         }
     }
 
+    /// A value that is not accepted; `value` is printed as Go would print it.
+    pub fn invalid(field: &str, value: &Value, detail: &str) -> Self {
+        let message = format!("Invalid value: {}: {detail}", go_value(value));
+        Self::new("FieldValueInvalid", field, message)
+    }
+
     /// A value that is not accepted and too large to print.
     pub fn invalid_part(field: &str, detail: &str) -> Self {
-        Self {
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {detail}"),
-            field: field.to_owned(),
-        }
+        let message = format!("Invalid value: {detail}");
+        Self::new("FieldValueInvalid", field, message)
     }
 
     /// A value that must be there and is not.
@@ -60,21 +61,34 @@ impl Cause {
         } else {
             format!("Required value: {detail}")
         };
-        Self {
-            reason: "FieldValueRequired",
-            message,
-            field: field.to_owned(),
-        }
+        Self::new("FieldValueRequired", field, message)
     }
 
     /// A field that may not be set here.
     pub fn forbidden(field: &str, detail: &str) -> Self {
         let message = format!("Forbidden: {detail}");
-        Self {
-            reason: "FieldValueForbidden",
-            message,
-            field: field.to_owned(),
-        }
+        Self::new("FieldValueForbidden", field, message)
+    }
+
+    /// A value that is there twice; nothing is printed of objects and lists.
+    pub(crate) fn duplicate(field: &str, value: Option<&Value>) -> Self {
+        let message = match value {
+            Some(value) => format!("Duplicate value: {value}"),
+            None => "Duplicate value".to_owned(),
+        };
+        Self::new("FieldValueDuplicate", field, message)
+    }
+
+    /// A text of more bytes than are allowed.
+    pub(crate) fn too_long(field: &str, max: impl std::fmt::Display) -> Self {
+        let message = format!("Too long: may not be more than {max} bytes");
+        Self::new("FieldValueTooLong", field, message)
+    }
+
+    /// A list or an object with more items than are allowed.
+    pub(crate) fn too_many(field: &str, length: u64, max: u64) -> Self {
+        let message = format!("Too many: {length}: must have at most {max} items");
+        Self::new("FieldValueTooMany", field, message)
     }
 
     /// A value outside a closed set.
@@ -84,11 +98,7 @@ impl Cause {
             go_value(value),
             allowed.join(", ")
         );
-        Self {
-            reason: "FieldValueNotSupported",
-            message,
-            field: field.to_owned(),
-        }
+        Self::new("FieldValueNotSupported", field, message)
     }
 }
 
@@ -111,8 +121,12 @@ impl Refusal {
         }
     }
 
-    fn about(mut self, kind: &Kind, name: &str) -> Self {
-        *self.details = details(name, &kind.group, &kind.resource);
+    fn about(self, kind: &Kind, name: &str) -> Self {
+        self.with_details(details(name, &kind.group, &kind.resource))
+    }
+
+    fn with_details(mut self, details: Value) -> Self {
+        *self.details = details;
         self
     }
 
@@ -137,13 +151,12 @@ impl Refusal {
 
     /// The path leads to no kind that is served.
     pub(crate) fn unserved() -> Self {
-        let mut refusal = Self::plain(
+        Self::plain(
             404,
             "NotFound",
             "the server could not find the requested resource",
-        );
-        *refusal.details = json!({});
-        refusal
+        )
+        .with_details(json!({}))
     }
 
     /// An object of that name is already there.
@@ -173,11 +186,7 @@ impl Refusal {
 
     /// Field errors. There must be at least one cause.
     pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
-        let kind_text = if kind.group.is_empty() {
-            kind.kind.clone()
-        } else {
-            format!("{}.{}", kind.kind, kind.group)
-        };
+        let kind_text = kind.qualified_kind();
         let mut refusal = Self::plain(
             422,
             "Invalid",
@@ -212,15 +221,9 @@ impl Refusal {
 
     /// A precondition of a deletion does not hold; the real server names the kind here.
     pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
-        let qualified = if kind.group.is_empty() {
-            kind.kind.clone()
-        } else {
-            format!("{}.{}", kind.kind, kind.group)
-        };
+        let qualified = kind.qualified_kind();
         let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
-        let mut refusal = Self::plain(409, "Conflict", message);
-        *refusal.details = details(name, &kind.group, &kind.kind);
-        refusal
+        Self::plain(409, "Conflict", message).with_details(details(name, &kind.group, &kind.kind))
     }
 
     /// An update without the resourceVersion that its kind demands.
@@ -268,9 +271,7 @@ impl Refusal {
 
     /// Not authorized: the text of the authorizer with the attributes of the request.
     pub(crate) fn unauthorized_access(message: String, details: Value) -> Self {
-        let mut refusal = Self::plain(403, "Forbidden", message);
-        *refusal.details = details;
-        refusal
+        Self::plain(403, "Forbidden", message).with_details(details)
     }
 
     /// Nobody knows this user.
@@ -291,9 +292,7 @@ impl Refusal {
     /// The verb is not served on this resource.
     pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        let mut refusal = Self::plain(405, "MethodNotAllowed", message);
-        *refusal.details = json!({});
-        refusal
+        Self::plain(405, "MethodNotAllowed", message).with_details(json!({}))
     }
 
     /// The content type is not understood.
@@ -314,16 +313,12 @@ impl Refusal {
     /// A patch that cannot be applied to the object.
     pub(crate) fn patch_failed() -> Self {
         let message = "the server rejected our request due to an error in our request";
-        let mut refusal = Self::plain(422, "Invalid", message);
-        *refusal.details = json!({});
-        refusal
+        Self::plain(422, "Invalid", message).with_details(json!({}))
     }
 
     /// Field managers own what an apply wants to change.
     pub(crate) fn apply_conflict(message: String, causes: &[Value]) -> Self {
-        let mut refusal = Self::plain(409, "Conflict", message);
-        *refusal.details = json!({ "causes": causes });
-        refusal
+        Self::plain(409, "Conflict", message).with_details(json!({ "causes": causes }))
     }
 
     /// A resourceVersion that the server has not reached.

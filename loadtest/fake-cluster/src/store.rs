@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::meta;
@@ -206,9 +206,5 @@ impl Store {
 }
 
 fn set_revision(object: &mut Value, revision: u64) {
-    meta::set(
-        object,
-        &["metadata", "resourceVersion"],
-        json!(revision.to_string()),
-    );
+    meta::set_metadata(object, "resourceVersion", revision.to_string());
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::Kind,
-    meta::{name, text, texts},
+    meta::{account_of, name, text, texts},
     status::Cause,
 };
 
@@ -124,11 +124,7 @@ fn labels(object: &Value) -> Vec<Cause> {
     for (_, value) in labels.into_iter().flatten() {
         let text = value.as_str().unwrap_or_default();
         if text.len() > 63 {
-            let detail = "must be no more than 63 bytes";
-            let mut cause = Cause::invalid("metadata.labels", value, detail);
-            "Too long: may not be more than 63 bytes".clone_into(&mut cause.message);
-            cause.reason = "FieldValueTooLong";
-            causes.push(cause);
+            causes.push(Cause::too_long("metadata.labels", 63));
         } else if !is_label_value(text) {
             causes.push(Cause::invalid("metadata.labels", value, LABEL_VALUE_RULE));
         }
@@ -178,23 +174,12 @@ fn data(kind: &Kind, object: &Value) -> Vec<Cause> {
         }
     }
     if total > DATA_BYTES_MAX {
-        let message = format!("Too long: may not be more than {DATA_BYTES_MAX} bytes");
-        let field = if kind.resource == "secrets" {
-            "data"
-        } else {
-            ""
-        };
-        causes.push(Cause {
-            reason: "FieldValueTooLong",
-            message,
-            field: field.to_owned(),
-        });
+        let is_secret = kind.resource == "secrets";
+        let field = if is_secret { "data" } else { "" };
+        causes.push(Cause::too_long(field, DATA_BYTES_MAX));
     }
-    let account = text(
-        object,
-        "/metadata/annotations/kubernetes.io~1service-account.name",
-    );
-    if text(object, "/type") == "kubernetes.io/service-account-token" && account.is_empty() {
+    let is_token = text(object, "/type") == "kubernetes.io/service-account-token";
+    if is_token && account_of(object).is_empty() {
         causes.push(Cause::required(
             "metadata.annotations[kubernetes.io/service-account.name]",
             "",
@@ -239,12 +224,8 @@ fn lease(object: &Value) -> Vec<Cause> {
     };
     let mut causes = Vec::new();
     if let Some(seconds) = number("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
-        let field = "spec.leaseDurationSeconds";
-        causes.push(Cause::invalid(
-            field,
-            &json!(seconds),
-            "must be greater than 0",
-        ));
+        let (field, detail) = ("spec.leaseDurationSeconds", "must be greater than 0");
+        causes.push(Cause::invalid(field, &json!(seconds), detail));
     }
     if let Some(count) = number("leaseTransitions").filter(|count| *count < 0) {
         let field = "spec.leaseTransitions";

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     apply::{self, Context, Manager},
     body,
     fields::Topology,
     kinds::Kind,
-    meta::{copy, name, namespace, remove, same_but, set, text, texts},
+    meta::{copy, name, namespace, remove, same_but, set_metadata, text, texts},
     patch::{self, PatchKind},
     request::{Call, Verb},
     rules, schema,
@@ -27,6 +27,13 @@ pub(crate) struct Done {
     pub object: Arc<Value>,
 }
 
+impl Done {
+    /// An object that was there before.
+    pub(crate) fn ok(object: Arc<Value>) -> Self {
+        Self { code: 200, object }
+    }
+}
+
 pub(crate) fn topology(kind: &Kind) -> Topology<'_> {
     Topology {
         schema: kind.custom.as_ref().map(|custom| &custom.schema),
@@ -35,11 +42,7 @@ pub(crate) fn topology(kind: &Kind) -> Topology<'_> {
 
 /// Where an object of this kind lives; cluster-wide kinds have no namespace.
 pub(crate) fn key_of(kind: &Kind, call: &Call) -> Key {
-    let namespace = if kind.namespaced {
-        call.target.namespace.clone()
-    } else {
-        String::new()
-    };
+    let namespace = kind.scope(&call.target.namespace).to_owned();
     (namespace, call.target.name.clone())
 }
 
@@ -78,11 +81,7 @@ impl State {
                 return Err(Refusal::invalid(kind, "", &[cause]));
             }
             let suffix = self.new_suffix();
-            set(
-                object,
-                &["metadata", "name"],
-                json!(format!("{prefix}{suffix}")),
-            );
+            set_metadata(object, "name", format!("{prefix}{suffix}"));
         }
         Ok(())
     }
@@ -95,11 +94,7 @@ impl State {
         mut object: Value,
     ) -> Result<Done, Refusal> {
         let name = name(&object).to_owned();
-        let namespace = if kind.namespaced {
-            call.target.namespace.as_str()
-        } else {
-            ""
-        };
+        let namespace = kind.scope(&call.target.namespace);
         self.check_namespace(kind, &name, namespace)?;
         let given = is_apply(call).then(|| object.clone());
         for field in [
@@ -114,15 +109,11 @@ impl State {
             remove(&mut object, &["status"]);
         }
         let uid = self.new_uid();
-        set(&mut object, &["metadata", "uid"], json!(uid));
-        set(
-            &mut object,
-            &["metadata", "creationTimestamp"],
-            json!(self.now()),
-        );
+        set_metadata(&mut object, "uid", uid);
+        set_metadata(&mut object, "creationTimestamp", self.now());
         remove(&mut object, &["metadata", "generation"]);
         if kind.has_generation() {
-            set(&mut object, &["metadata", "generation"], json!(1));
+            set_metadata(&mut object, "generation", 1);
         }
         body::default(kind, &mut object, None);
         let mut object = through_schema(call, kind, object)?;
@@ -187,11 +178,7 @@ impl State {
             return Arc::new(object);
         }
         body::to_storage(kind, &mut object);
-        let namespace = if kind.namespaced {
-            namespace(&object)
-        } else {
-            ""
-        };
+        let namespace = kind.scope(namespace(&object));
         let key = (namespace.to_owned(), name(&object).to_owned());
         let stored = self.store.put(&kind.storage, key, object);
         self.after_write(kind, &stored);
@@ -253,11 +240,7 @@ impl State {
         body::place(call, kind, &mut applied)?;
         if old.is_some() && name(&applied).is_empty() {
             // What exists is named by the path.
-            set(
-                &mut applied,
-                &["metadata", "name"],
-                call.target.name.clone().into(),
-            );
+            set_metadata(&mut applied, "name", call.target.name.as_str());
         }
         check_name(call, &applied)?;
         let Some(old) = old else {
@@ -314,7 +297,7 @@ impl State {
         {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
             let next = generation.unwrap_or_default() + 1;
-            set(&mut new, &["metadata", "generation"], json!(next));
+            set_metadata(&mut new, "generation", next);
         }
         if !is_apply(call) {
             let context = Context {
@@ -325,24 +308,15 @@ impl State {
         }
         let unchanged = apply::same_but_times(&old, &new);
         if unchanged {
-            return Ok(Done {
-                code: 200,
-                object: old,
-            });
+            return Ok(Done::ok(old));
         }
         let key = key_of(kind, call);
         if validate::is_deleting(&new) && finished(kind, &new) && !call.is_dry_run() {
             let last = Arc::new(new);
             self.remove(kind, &key);
-            return Ok(Done {
-                code: 200,
-                object: last,
-            });
+            return Ok(Done::ok(last));
         }
-        Ok(Done {
-            code: 200,
-            object: self.commit(call, kind, new),
-        })
+        Ok(Done::ok(self.commit(call, kind, new)))
     }
 }
 

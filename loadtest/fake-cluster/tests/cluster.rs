@@ -27,6 +27,11 @@ fn maps(client: kube::Client) -> Api<ConfigMap> {
     Api::default_namespaced(client)
 }
 
+async fn made(maps: &Api<ConfigMap>, name: &str) -> ConfigMap {
+    let answer = maps.create(&PostParams::default(), &a_map(name)).await;
+    answer.expect("it is created")
+}
+
 fn code<T>(answer: kube::Result<T>) -> u16 {
     match answer {
         Ok(_) => 200,
@@ -54,15 +59,9 @@ async fn a_client_dies_after_its_kth_write_and_the_cluster_lives_on() {
         }
         assert_eq!(cluster.writes().len(), usize::try_from(k).unwrap());
         let again = maps(cluster.client());
-        again
-            .create(&PostParams::default(), &a_map("z"))
-            .await
-            .unwrap();
-        assert!(
-            timeout(Duration::from_mins(1), client.get("z"))
-                .await
-                .is_err()
-        );
+        made(&again, "z").await;
+        let answer = timeout(Duration::from_mins(1), client.get("z")).await;
+        assert!(answer.is_err(), "a dead client gets no answer");
     }
 }
 
@@ -70,13 +69,8 @@ async fn a_client_dies_after_its_kth_write_and_the_cluster_lives_on() {
 async fn old_versions_expire_with_a_compaction() {
     let cluster = Cluster::default();
     let api = maps(cluster.client());
-    let first = api
-        .create(&PostParams::default(), &a_map("a"))
-        .await
-        .unwrap();
-    api.create(&PostParams::default(), &a_map("b"))
-        .await
-        .unwrap();
+    let first = made(&api, "a").await;
+    made(&api, "b").await;
     let page = api.list(&ListParams::default().limit(1)).await.unwrap();
     cluster.skip_revisions(5);
     cluster.compact();
@@ -111,12 +105,11 @@ async fn a_restored_cluster_has_its_old_objects_and_old_or_higher_versions() {
     for revisions in [Revisions::GoBack, Revisions::AreBumped] {
         let cluster = Cluster::default();
         let api = maps(cluster.client());
-        let params = PostParams::default();
-        let kept = api.create(&params, &a_map("kept")).await.unwrap();
+        let kept = made(&api, "kept").await;
         let backup = cluster.backup();
         let revision = cluster.revision();
         cluster.skip_revisions(100);
-        let lost = api.create(&params, &a_map("lost")).await.unwrap();
+        let lost = made(&api, "lost").await;
         api.delete("kept", &DeleteParams::default()).await.unwrap();
         let watch = api.watch(&WatchParams::default(), "0").await.unwrap();
         cluster.restore(&backup, revisions);
@@ -124,8 +117,8 @@ async fn a_restored_cluster_has_its_old_objects_and_old_or_higher_versions() {
         assert!(ends.last().unwrap().is_err(), "its connection breaks");
         assert_eq!(api.get("kept").await.unwrap(), kept);
         assert_eq!(code(api.get("lost").await), 404);
-        let made = api.create(&params, &a_map("made")).await.unwrap();
-        let numbers = [&lost, &made].map(|map| {
+        let after = made(&api, "made").await;
+        let numbers = [&lost, &after].map(|map| {
             let version = map.metadata.resource_version.as_ref().unwrap();
             version.parse::<u64>().unwrap()
         });
@@ -145,10 +138,7 @@ async fn a_restored_cluster_has_its_old_objects_and_old_or_higher_versions() {
 async fn faults_hit_as_often_as_they_are_told_to() {
     let cluster = Cluster::default();
     let api = maps(cluster.client());
-    let fault = Fault::Status {
-        code: 429,
-        retry_after: Some(Duration::from_secs(1)),
-    };
+    let fault = Fault::overloaded(Duration::from_secs(1));
     cluster.inject_times(Matcher::on(&[Verb::Get], "configmaps"), fault, 2);
     assert_eq!(code(api.get("a").await), 429);
     assert_eq!(code(api.get("a").await), 429);
@@ -158,23 +148,14 @@ async fn faults_hit_as_often_as_they_are_told_to() {
         ..Matcher::on(&[Verb::Create], "configmaps")
     };
     cluster.inject(second, Fault::ConnectionResetAfter);
-    api.create(&PostParams::default(), &a_map("a"))
-        .await
-        .unwrap();
-    assert_eq!(
-        code(api.create(&PostParams::default(), &a_map("b")).await),
-        0
-    );
-    assert!(
-        cluster.get(object("configmaps", "default", "b")).is_some(),
-        "it was executed"
-    );
+    made(&api, "a").await;
+    let reset = api.create(&PostParams::default(), &a_map("b")).await;
+    assert_eq!(code(reset), 0);
+    let executed = cluster.get(object("configmaps", "default", "b"));
+    assert!(executed.is_some(), "it was executed");
     cluster.inject(Matcher::any(), Fault::Hang);
-    assert!(
-        timeout(Duration::from_hours(1), api.get("a"))
-            .await
-            .is_err()
-    );
+    let answer = timeout(Duration::from_hours(1), api.get("a")).await;
+    assert!(answer.is_err(), "it hangs");
     cluster.clear_faults();
     cluster.inject(Matcher::any(), Fault::Delay(Duration::from_secs(7)));
     let start = Instant::now();
@@ -195,9 +176,7 @@ async fn a_watch_can_break_lose_events_and_end_in_time() {
     let version = cluster.revision().to_string();
     let events = api.watch(&params, &version).await.unwrap();
     for name in ["lost", "kept"] {
-        api.create(&PostParams::default(), &a_map(name))
-            .await
-            .unwrap();
+        made(&api, name).await;
     }
     let start = Instant::now();
     let events: Vec<_> = events.try_collect().await.unwrap();
@@ -300,12 +279,8 @@ async fn a_token_appears_when_it_is_due() {
     };
     cluster.wait_until(filled).await;
     assert_eq!(start.elapsed(), Duration::from_secs(5));
-    assert_eq!(
-        cluster
-            .history(object("secrets", "default", "robot-token"))
-            .len(),
-        2
-    );
+    let history = cluster.history(object("secrets", "default", "robot-token"));
+    assert_eq!(history.len(), 2);
 }
 
 #[tokio::test]
@@ -318,9 +293,7 @@ async fn an_outage_keeps_the_state_and_the_port() {
         front.kubeconfig_with_certificate(&admin),
     ] {
         let api = maps(tls_client(&kubeconfig).await);
-        api.create(&PostParams::default(), &a_map("a"))
-            .await
-            .unwrap();
+        made(&api, "a").await;
         front.stop().await;
         assert!(api.get("a").await.is_err());
         front.start().await.unwrap();

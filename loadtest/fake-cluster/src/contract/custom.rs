@@ -3,10 +3,13 @@
 use kube::{
     Client,
     api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::Status,
 };
 use serde_json::{Value, json};
 
-use super::{api, object, refusal, version};
+use super::{
+    api, check_message, code_of, created, merged, merged_status, object, refusal, version,
+};
 
 fn definition() -> Value {
     let spec = json!({
@@ -94,10 +97,7 @@ pub async fn a_custom_object_is_pruned_and_defaulted(client: &Client, namespace:
         "size": 1, "bogus": 1, "name": null, "free": { "any": [1] },
         "parts": [{ "k": "1", "bogus": 1 }],
     });
-    let made = gadgets
-        .create(&PostParams::default(), &gadget("a", &spec))
-        .await
-        .expect("created");
+    let made = created(&gadgets, &gadget("a", &spec)).await;
     let expected = json!({
         "size": 1, "mode": "a", "free": { "any": [1] }, "parts": [{ "k": "1", "d": "d" }],
     });
@@ -109,12 +109,8 @@ pub async fn a_custom_object_is_pruned_and_defaulted(client: &Client, namespace:
         .body(body)
         .expect("the request is well-formed");
     let refused = refusal(client.request::<Value>(request).await);
-    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
-    assert!(
-        refused.message.contains("unknown field \"spec.bogus\""),
-        "{}",
-        refused.message
-    );
+    assert_eq!(code_of(&refused), (400, "BadRequest"));
+    check_message(&refused, "unknown field \"spec.bogus\"");
 }
 
 /// What the schema forbids is `Invalid`, and the message names the field.
@@ -139,21 +135,10 @@ pub async fn a_custom_object_that_breaks_its_schema_is_refused(client: &Client, 
             "spec.name in body should match '^x'",
         ),
     ] {
-        let refused = refusal(
-            gadgets
-                .create(&PostParams::default(), &gadget("a", &spec))
-                .await,
-        );
-        assert_eq!(
-            (refused.code, refused.reason.as_str()),
-            (422, "Invalid"),
-            "{spec}"
-        );
-        assert!(
-            refused.message.contains(text),
-            "{spec}: {}",
-            refused.message
-        );
+        let new = gadget("a", &spec);
+        let refused = refusal(gadgets.create(&PostParams::default(), &new).await);
+        assert_eq!(code_of(&refused), (422, "Invalid"), "{spec}");
+        check_message(&refused, text);
         let start = "Gadget.contract.example.com \"a\" is invalid: ";
         assert!(refused.message.starts_with(start), "{}", refused.message);
     }
@@ -166,25 +151,14 @@ pub async fn a_status_and_its_object_do_not_touch_each_other(client: &Client, na
     if let Some(fields) = new.data.as_object_mut() {
         fields.insert("status".to_owned(), json!({ "seen": 1 }));
     }
-    let made = gadgets
-        .create(&PostParams::default(), &new)
-        .await
-        .expect("created");
-    assert_eq!(
-        made.data.pointer("/status"),
-        None,
-        "a new object has no status"
-    );
-    let both = Patch::Merge(json!({ "spec": { "size": 2 }, "status": { "seen": 2 } }));
-    let params = PatchParams::default();
-    let written = gadgets.patch("a", &params, &both).await.expect("patched");
+    let made = created(&gadgets, &new).await;
+    assert_eq!(made.data.get("status"), None, "a new object has no status");
+    let both = json!({ "spec": { "size": 2 }, "status": { "seen": 2 } });
+    let written = merged(&gadgets, "a", both).await;
     assert_eq!(written.data.pointer("/status"), None);
     assert_eq!(written.data.pointer("/spec/size"), Some(&json!(2)));
-    let both = Patch::Merge(json!({ "spec": { "size": 3 }, "status": { "seen": 3 } }));
-    let seen = gadgets
-        .patch_status("a", &params, &both)
-        .await
-        .expect("patched");
+    let both = json!({ "spec": { "size": 3 }, "status": { "seen": 3 } });
+    let seen = merged_status(&gadgets, "a", both).await;
     assert_eq!(seen.data.pointer("/status/seen"), Some(&json!(3)));
     assert_eq!(seen.data.pointer("/spec/size"), Some(&json!(2)));
 }
@@ -192,58 +166,35 @@ pub async fn a_status_and_its_object_do_not_touch_each_other(client: &Client, na
 /// The generation counts changes of the spec, not of metadata or status.
 pub async fn generation_counts_changes_of_the_spec_only(client: &Client, namespace: &str) {
     let gadgets = gadgets(client, namespace);
-    let made = gadgets
-        .create(&PostParams::default(), &gadget("a", &json!({ "size": 1 })))
-        .await
-        .expect("created");
+    let made = created(&gadgets, &gadget("a", &json!({ "size": 1 }))).await;
     assert_eq!(made.metadata.generation, Some(1));
-    let params = PatchParams::default();
     for (patch, expected) in [
         (json!({ "metadata": { "labels": { "a": "b" } } }), 1),
         (json!({ "spec": { "size": 1 } }), 1),
         (json!({ "spec": { "size": 2 } }), 2),
     ] {
-        let patched = gadgets
-            .patch("a", &params, &Patch::Merge(&patch))
-            .await
-            .expect("patched");
+        let patched = merged(&gadgets, "a", patch.clone()).await;
         assert_eq!(patched.metadata.generation, Some(expected), "{patch}");
     }
-    let status = Patch::Merge(json!({ "status": { "seen": 1 } }));
-    let seen = gadgets
-        .patch_status("a", &params, &status)
-        .await
-        .expect("patched");
+    let status = json!({ "status": { "seen": 1 } });
+    let seen = merged_status(&gadgets, "a", status).await;
     assert_eq!(seen.metadata.generation, Some(2));
     assert_ne!(version(&seen), version(&made));
+}
+
+fn named_in(refused: Status) -> Option<String> {
+    refused.details.map(|details| details.name)
 }
 
 /// A missing object has details with its name; a missing kind or group has none.
 pub async fn a_missing_kind_is_told_from_a_missing_object(client: &Client, namespace: &str) {
     let missing = refusal(gadgets(client, namespace).get("none").await);
-    assert_eq!((missing.code, missing.reason.as_str()), (404, "NotFound"));
-    assert_eq!(
-        missing.details.map(|details| details.name).as_deref(),
-        Some("none")
-    );
-    let unserved = api(client, namespace, "contract.example.com/v1/Widget/widgets");
-    let unserved = refusal(unserved.get("none").await);
-    assert_eq!(unserved.code, 404);
-    assert_eq!(
-        unserved
-            .details
-            .map(|details| details.name)
-            .unwrap_or_default(),
-        ""
-    );
-    let no_group = api(client, namespace, "nothing.example.com/v1/Widget/widgets");
-    let no_group = refusal(no_group.get("none").await);
-    assert_eq!(no_group.code, 404);
-    assert_eq!(
-        no_group
-            .details
-            .map(|details| details.name)
-            .unwrap_or_default(),
-        ""
-    );
+    assert_eq!(code_of(&missing), (404, "NotFound"));
+    assert_eq!(named_in(missing).as_deref(), Some("none"));
+    for group in ["contract.example.com", "nothing.example.com"] {
+        let unserved = api(client, namespace, &format!("{group}/v1/Widget/widgets"));
+        let unserved = refusal(unserved.get("none").await);
+        assert_eq!(unserved.code, 404, "{group}");
+        assert_eq!(named_in(unserved).unwrap_or_default(), "", "{group}");
+    }
 }

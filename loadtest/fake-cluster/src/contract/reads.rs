@@ -3,26 +3,21 @@
 use futures::{StreamExt, TryStreamExt};
 use http::{HeaderValue, header::ACCEPT};
 use kube::{
-    Client,
-    api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
+    Client, ResourceExt,
+    api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
     core::Request,
 };
 use serde_json::{Value, json};
 
-use super::{map, maps, version};
+use super::{code_of, created, deleted, map, maps, version};
 
 async fn some_maps(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let maps = maps(client, namespace);
     for (name, group) in [("a", "one"), ("b", "two"), ("c", "one")] {
         let mut map = map(name, &json!({}));
-        map.metadata.labels = Some(
-            [("group".to_owned(), group.to_owned())]
-                .into_iter()
-                .collect(),
-        );
-        maps.create(&PostParams::default(), &map)
-            .await
-            .expect("created");
+        map.labels_mut()
+            .insert("group".to_owned(), group.to_owned());
+        created(&maps, &map).await;
     }
     maps
 }
@@ -36,8 +31,7 @@ fn names(list: &[DynamicObject]) -> Vec<&str> {
 /// Every answer says when it was sent, by the clock that decides what has expired.
 pub async fn an_answer_says_when_it_was_sent(client: &Client, namespace: &str) {
     let maps = maps(client, namespace);
-    let (params, map) = (PostParams::default(), map("a", &json!({})));
-    let made = maps.create(&params, &map).await.expect("created");
+    let made = created(&maps, &map("a", &json!({}))).await;
     let made = made.metadata.creation_timestamp;
     let made = made.expect("a server says when").0;
     let request = http::Request::get(format!("/api/v1/namespaces/{namespace}/configmaps/a"));
@@ -57,9 +51,7 @@ pub async fn a_list_comes_in_pages(client: &Client, namespace: &str) {
     let params = ListParams::default().limit(1).labels("group");
     let first = maps.list(&params).await.expect("the first page");
     assert_eq!(names(&first.items), ["a"]);
-    maps.delete("c", &DeleteParams::default())
-        .await
-        .expect("deleted");
+    deleted(&maps, "c").await;
     let next = first.metadata.continue_.as_deref().expect("there is more");
     let second = maps
         .list(&params.clone().limit(5).continue_token(next))
@@ -70,18 +62,9 @@ pub async fn a_list_comes_in_pages(client: &Client, namespace: &str) {
         ["b", "c"],
         "a page shows the version of the first one"
     );
-    assert_eq!(
-        first.metadata.resource_version,
-        second.metadata.resource_version
-    );
-    assert!(
-        second
-            .metadata
-            .continue_
-            .as_deref()
-            .unwrap_or_default()
-            .is_empty()
-    );
+    let (first, second) = (first.metadata, second.metadata);
+    assert_eq!(first.resource_version, second.resource_version);
+    assert_eq!(second.continue_.unwrap_or_default(), "");
 }
 
 /// Labels and names select exactly.
@@ -93,39 +76,28 @@ pub async fn a_selected_list_is_exact(client: &Client, namespace: &str) {
         ("group in (one,two)", vec!["a", "b", "c"]),
         ("group notin (one),group", vec!["b"]),
     ] {
-        let found = maps
-            .list(&ListParams::default().labels(labels))
-            .await
-            .expect("a list");
-        assert_eq!(names(&found.items), expected, "{labels}");
+        let found = maps.list(&ListParams::default().labels(labels)).await;
+        assert_eq!(names(&found.expect("a list").items), expected, "{labels}");
     }
     let by_name = ListParams::default().fields("metadata.name=b");
-    assert_eq!(
-        names(&maps.list(&by_name).await.expect("a list").items),
-        ["b"]
-    );
+    let found = maps.list(&by_name).await.expect("a list");
+    assert_eq!(names(&found.items), ["b"]);
     let unknown = ListParams::default().fields("data.x=b");
     let refused = super::refusal(maps.list(&unknown).await);
-    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
+    assert_eq!(code_of(&refused), (400, "BadRequest"));
 }
 
 /// A watch from a version sees every later change once, and nothing before.
 pub async fn a_watch_resumes_where_it_was(client: &Client, namespace: &str) {
     let maps = maps(client, namespace);
-    let post = PostParams::default();
-    let start = maps
-        .create(&post, &map("a", &json!({ "k": "1" })))
-        .await
-        .expect("created");
+    let start = created(&maps, &map("a", &json!({ "k": "1" }))).await;
     let mut second = start.clone();
     second.data = json!({ "data": { "k": "2" } });
-    maps.replace("a", &post, &second).await.expect("replaced");
-    maps.delete("a", &DeleteParams::default())
+    maps.replace("a", &PostParams::default(), &second)
         .await
-        .expect("deleted");
-    maps.create(&post, &map("b", &json!({})))
-        .await
-        .expect("created");
+        .expect("replaced");
+    deleted(&maps, "a").await;
+    created(&maps, &map("b", &json!({}))).await;
     // A real server publishes its certificate authority into every namespace, at a time of its own.
     let params = WatchParams::default()
         .timeout(10)
@@ -180,24 +152,14 @@ pub async fn a_watch_sends_the_first_state_and_marks_its_end(client: &Client, na
 pub async fn only_metadata_is_sent_when_asked(client: &Client, namespace: &str) {
     let maps = maps(client, namespace);
     let secret = map("a", &json!({ "k": "a long text" }));
-    let made = maps
-        .create(&PostParams::default(), &secret)
-        .await
-        .expect("created");
+    let made = created(&maps, &secret).await;
     let one = maps.get_metadata("a").await.expect("metadata");
-    assert_eq!(
-        one.metadata.resource_version,
-        made.metadata.resource_version
-    );
+    assert_eq!(one.resource_version(), made.resource_version());
     let types = one.types.expect("it says what it is");
     assert_eq!(types.kind, "PartialObjectMetadata");
     let only_it = ListParams::default().fields("metadata.name=a");
     let list = maps.list_metadata(&only_it).await.expect("a list");
-    let names: Vec<_> = list
-        .items
-        .iter()
-        .filter_map(|item| item.metadata.name.clone())
-        .collect();
+    let names: Vec<_> = list.items.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["a"]);
     let bytes = serde_json::to_vec(&map("b", &json!({ "k": "a long text" }))).expect("JSON");
     let mut create = Request::new(maps.resource_url())

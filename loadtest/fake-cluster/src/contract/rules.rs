@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{api, custom::install, object, refusal};
+use super::{api, code_of, created, custom::install, merged, merged_status, object, refusal};
 
 fn rule(rule: &str) -> Value {
     json!([{ "rule": rule }])
@@ -123,7 +123,7 @@ fn ruled(name: &str, spec: &Value) -> DynamicObject {
 /// The causes of a refusal as `field: message`, in an order of their own: the real server goes
 /// through maps in any order.
 fn causes(refused: &Status) -> Vec<String> {
-    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    assert_eq!(code_of(refused), (422, "Invalid"));
     let details = refused.details.as_ref().expect("it has details");
     let mut causes: Vec<String> = details
         .causes
@@ -137,35 +137,31 @@ fn causes(refused: &Status) -> Vec<String> {
     causes
 }
 
+/// As [`causes`], of an object that is not created.
+async fn causes_of_creating(objects: &Api<DynamicObject>, new: &DynamicObject) -> Vec<String> {
+    causes(&refusal(objects.create(&PostParams::default(), new).await))
+}
+
 /// A rule speaks in its message, in what its expression makes, or in itself; scalars are printed,
 /// objects and lists are not, and what has no answer tells the declared type.
 pub async fn a_broken_rule_is_refused_in_its_own_words(client: &Client, namespace: &str) {
     let objects = installed(client, namespace).await;
-    let name = refusal(
-        objects
-            .create(&PostParams::default(), &ruled("bad", &json!({})))
-            .await,
-    );
     assert_eq!(
-        causes(&name),
+        causes_of_creating(&objects, &ruled("bad", &json!({}))).await,
         ["<nil>: Invalid value: failed rule: self.metadata.name != 'bad'"]
     );
     for (spec, expected) in broken_by_rules().into_iter().chain(broken_in_fields()) {
-        let answer = objects
-            .create(&PostParams::default(), &ruled("a", &spec))
-            .await;
-        assert_eq!(causes(&refusal(answer)), [expected], "{spec}");
+        let found = causes_of_creating(&objects, &ruled("a", &spec)).await;
+        assert_eq!(found, [expected], "{spec}");
     }
     let two = json!({ "min": 101, "list": ["a", "bad"] });
-    let answer = objects
-        .create(&PostParams::default(), &ruled("a", &two))
-        .await;
+    let found = causes_of_creating(&objects, &ruled("a", &two)).await;
     let expected = [
         "spec.list[1]: Invalid value: \"bad\": failed rule: self != 'bad'",
         "spec: Invalid value: failed rule: self.min <= self.max",
         "spec: Invalid value: min is over 100",
     ];
-    assert_eq!(causes(&refusal(answer)), expected);
+    assert_eq!(found, expected);
 }
 
 /// By a rule of the whole spec.
@@ -263,15 +259,12 @@ pub async fn a_rule_about_the_state_before_holds_for_every_way_to_write(
     let objects = installed(client, namespace).await;
     let parts = json!([{ "k": "a", "v": 5 }, { "k": "b", "v": 1 }]);
     let spec = json!({ "fixed": "f", "lazy": "l", "parts": parts });
-    let mut made = objects
-        .create(&PostParams::default(), &ruled("a", &spec))
-        .await
-        .expect("created");
+    let mut made = created(&objects, &ruled("a", &spec)).await;
     let params = PatchParams::default();
     let fixed = ["spec.fixed: Invalid value: fixed is fixed"];
     let change = json!({ "spec": { "fixed": "g" } });
-    let merged = objects.patch("a", &params, &Patch::Merge(&change)).await;
-    assert_eq!(causes(&refusal(merged)), fixed);
+    let patched = objects.patch("a", &params, &Patch::Merge(&change)).await;
+    assert_eq!(causes(&refusal(patched)), fixed);
     let forced = PatchParams::apply("contract").force();
     let applied = ruled("a", &json!({ "fixed": "g" }));
     let applied = objects.patch("a", &forced, &Patch::Apply(&applied)).await;
@@ -294,15 +287,15 @@ pub async fn a_rule_about_the_state_before_holds_for_every_way_to_write(
         assert_eq!(causes(&refused), [expected]);
     }
     let parts = json!([{ "k": "c", "v": 0 }, { "k": "b", "v": 2 }, { "k": "a", "v": 5 }]);
-    let change = Patch::Merge(json!({ "spec": { "parts": parts } }));
-    objects.patch("a", &params, &change).await.expect("moved");
-    let seen = |seen: Value| Patch::Merge(json!({ "status": { "seen": seen } }));
-    objects
-        .patch_status("a", &params, &seen(json!(3)))
-        .await
-        .expect("seen");
+    merged(&objects, "a", json!({ "spec": { "parts": parts } })).await;
+    let seen = |seen: Value| json!({ "status": { "seen": seen } });
+    merged_status(&objects, "a", seen(json!(3))).await;
     for less in [json!(2), Value::Null] {
-        let refused = refusal(objects.patch_status("a", &params, &seen(less)).await);
+        let refused = refusal(
+            objects
+                .patch_status("a", &params, &Patch::Merge(seen(less)))
+                .await,
+        );
         assert_eq!(
             causes(&refused),
             ["status.seen: Invalid value: seen may not fall"]
@@ -313,12 +306,7 @@ pub async fn a_rule_about_the_state_before_holds_for_every_way_to_write(
 /// Rules are not asked about an object whose shape is wrong, and the refusal says so.
 pub async fn a_rule_waits_for_a_valid_object(client: &Client, namespace: &str) {
     let objects = installed(client, namespace).await;
-    let create = async |spec: Value| {
-        let answer = objects
-            .create(&PostParams::default(), &ruled("a", &spec))
-            .await;
-        causes(&refusal(answer))
-    };
+    let create = async |spec: Value| causes_of_creating(&objects, &ruled("a", &spec)).await;
     let unchecked = "<nil>: Invalid value: null: some validation rules were not checked because \
                      the object was invalid; correct the existing errors to complete validation";
     assert_eq!(
@@ -402,15 +390,11 @@ pub async fn the_rules_of_this_project_hold(client: &Client, namespace: &str) {
           .spec.version needs to be updated"
         ]
     );
-    let label = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" } } }));
-    configs.patch("a", &params, &label).await.expect("labelled");
-    profiles
-        .patch("a", &params, &label)
-        .await
-        .expect("labelled");
+    let label = json!({ "metadata": { "labels": { "a": "b" } } });
+    merged(&configs, "a", label.clone()).await;
+    merged(&profiles, "a", label).await;
     let next = json!({ "spec": { "osVersion": "24.04", "version": "v1.0.1" } });
-    let next = profiles.patch("a", &params, &Patch::Merge(next)).await;
-    let next = next.expect("a new version may be different");
+    let next = merged(&profiles, "a", next).await;
     assert_eq!(next.data.pointer("/spec/osVersion"), Some(&json!("24.04")));
 }
 
@@ -421,8 +405,5 @@ async fn create_own(objects: &Api<DynamicObject>, kind: &str, spec: &Value) {
         "metadata": { "name": "a" },
         "spec": spec,
     }));
-    objects
-        .create(&PostParams::default(), &new)
-        .await
-        .expect("created");
+    created(objects, &new).await;
 }

@@ -163,10 +163,7 @@ async fn fail(worker: &Worker, failure: Failure) {
     let fault = match failure {
         Failure::Dead => return worker.server.front.stop().await,
         Failure::Slow => Fault::Delay(SLOW),
-        Failure::Busy => Fault::Status {
-            code: 429,
-            retry_after: Some(Duration::from_secs(1)),
-        },
+        Failure::Busy => Fault::overloaded(Duration::from_secs(1)),
     };
     cluster.inject(Matcher::any(), fault);
     cluster.close_watches();
