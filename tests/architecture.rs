@@ -138,6 +138,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
             "src/controllers/watch.rs",
             "src/controllers/profile_store.rs",
             "src/client/watch.rs",
+            "src/commands/tenants.rs",
             "src/fleet/discovery.rs",
             "src/fleet/worker_clusters.rs",
         ],

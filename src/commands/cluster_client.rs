@@ -273,13 +273,19 @@ pub(super) async fn list_own<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    match pages::all(api, ListParams::default()).await {
-        Err(error) if pages::is_not_served(&error) => anyhow::bail!(
+    let listed = pages::all(api, ListParams::default()).await;
+    listed.map_err(|error| cannot_list(error, what))
+}
+
+/// Returns the error of a list of a kind that this program defines.
+pub(super) fn cannot_list(error: kube::Error, what: &str) -> anyhow::Error {
+    if pages::is_not_served(&error) {
+        return anyhow!(
             "the management cluster does not serve {what}: install the custom resource definitions \
              (osm crds | kubectl apply --server-side -f -), or choose another --context"
-        ),
-        listed => listed.with_context(|| format!("cannot list {what}")),
+        );
     }
+    anyhow::Error::new(error).context(format!("cannot list {what}"))
 }
 
 /// Refuses a namespace that does not exist. Called only if a list in it was empty. If the user may

@@ -1,25 +1,30 @@
 //! Lists the fleet from its WorkerClusters. Reads nothing else, and sends no request to worker
 //! clusters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client, Resource as _, ResourceExt,
-    api::{ObjectMeta, WatchEvent, WatchParams},
+    api::ObjectMeta,
     core::{DeserializeGuard, error_boundary::InvalidObject},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
 };
 use serde::Serialize;
-use tokio::time::sleep;
 
-use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace, list_own};
+use super::cluster_client::{
+    ClusterClient, KubeconfigSource, cannot_list, ensure_namespace, list_own,
+};
 use crate::api::{
     condition::ConditionType,
     worker_cluster::{MachineDeploymentState, WorkerCluster},
 };
-use crate::client::retry_delay::RetryDelay;
 
 /// One tenant, according to its WorkerCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,15 +89,20 @@ type Known = BTreeMap<(String, String), Row>;
 /// A call to the API server fails.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(&selection.management).await?;
-    let (rows, _) = all(&api(&management.client, selection)).await?;
+    let api = api(&management.client, selection);
+    let listed = list_own(&api, "WorkerClusters").await?;
+    let unreadable = listed.unreadable.iter().map(unreadable_row);
+    let rows = listed.objects.iter().map(row).chain(unreadable);
+    let rows: Known = rows
+        .map(|row| ((row.tenant.clone(), row.name.clone()), row))
+        .collect();
     if let (Some(namespace), true) = (&selection.namespace, rows.is_empty()) {
         ensure_namespace(&management.client, namespace).await?;
     }
     Ok(rows.into_values().collect())
 }
 
-/// Passes all tenants to `hear`, and then every change, until `hear` returns an error. When the
-/// watch ends, it lists the tenants again and starts a new watch.
+/// Passes all tenants to `hear`, and then every change, until `hear` returns an error.
 ///
 /// # Errors
 ///
@@ -100,66 +110,50 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
     let management = ClusterClient::management(&selection.management).await?;
     let api = api(&management.client, selection);
-    let mut known: Known = BTreeMap::new();
-    let mut delay = RetryDelay::default();
+    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+    let mut known = Known::new();
+    let mut listed = BTreeSet::new();
     let mut has_begun = false;
-    loop {
-        let listed = all(&api).await;
-        let (now, version) = match listed {
-            Ok(listed) => listed,
-            // An error at first is a mistake of the user; later it is transient.
-            Err(error) if !has_begun => return Err(error),
-            Err(_) => {
-                sleep(delay.next().unwrap_or_default()).await;
-                continue;
-            }
-        };
-        if let (Some(namespace), true, false) = (&selection.namespace, now.is_empty(), has_begun) {
-            ensure_namespace(&management.client, namespace).await?;
-        }
-        has_begun = true;
-        delay = RetryDelay::default();
-        for (tenant, name) in known.keys().filter(|key| !now.contains_key(*key)) {
-            hear(News::Gone(tenant.clone(), name.clone()))?;
-        }
-        for (key, row) in &now {
-            if known.get(key) != Some(row) {
-                hear(News::Row(Box::new(row.clone())))?;
-            }
-        }
-        known = now;
-        follow(&api, &version, (&mut known, hear)).await?;
-        sleep(delay.next().unwrap_or_default()).await;
-    }
-}
-
-/// Follows one watch until it ends.
-async fn follow(
-    api: &Api<DeserializeGuard<WorkerCluster>>,
-    version: &str,
-    (known, hear): (&mut Known, &mut Hear),
-) -> anyhow::Result<()> {
-    let Ok(events) = api.watch(&WatchParams::default(), version).await else {
-        return Ok(());
-    };
-    let mut events = events.boxed();
-    while let Ok(Some(event)) = events.try_next().await {
+    while let Some(event) = events.next().await {
         match event {
-            WatchEvent::Added(found) | WatchEvent::Modified(found) => {
-                let row = row_of(&found.0);
-                if known.get(&key(found.meta())) != Some(&row) {
-                    hear(News::Row(Box::new(row.clone())))?;
-                    known.insert(key(found.meta()), row);
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(found)) => {
+                listed.insert(key(found.meta()));
+                update(&mut known, row_of(&found.0), hear)?;
+            }
+            Ok(Event::InitDone) => {
+                if let (Some(namespace), true, false) =
+                    (&selection.namespace, known.is_empty(), has_begun)
+                {
+                    ensure_namespace(&management.client, namespace).await?;
+                }
+                has_begun = true;
+                for (key, _) in known.extract_if(.., |key, _| !listed.contains(key)) {
+                    hear(News::Gone(key.0, key.1))?;
                 }
             }
-            WatchEvent::Deleted(found) => {
+            Ok(Event::Apply(found)) => update(&mut known, row_of(&found.0), hear)?,
+            Ok(Event::Delete(found)) => {
                 known.remove(&key(found.meta()));
                 let (tenant, name) = key(found.meta());
                 hear(News::Gone(tenant, name))?;
             }
-            WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(_) => return Ok(()),
+            // An error at first is a mistake of the user; later it is transient.
+            Err(watcher::Error::InitialListFailed(error)) if !has_begun => {
+                return Err(cannot_list(error, "WorkerClusters"));
+            }
+            Err(_) => {}
         }
+    }
+    Ok(())
+}
+
+/// Passes a row to `hear` if it is not the known one.
+fn update(known: &mut Known, row: Row, hear: &mut Hear) -> anyhow::Result<()> {
+    let key = (row.tenant.clone(), row.name.clone());
+    if known.get(&key) != Some(&row) {
+        hear(News::Row(Box::new(row.clone())))?;
+        known.insert(key, row);
     }
     Ok(())
 }
@@ -169,15 +163,6 @@ fn api(client: &Client, selection: &Selection) -> Api<DeserializeGuard<WorkerClu
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     }
-}
-
-/// Returns all rows, and the version to watch from.
-async fn all(api: &Api<DeserializeGuard<WorkerCluster>>) -> anyhow::Result<(Known, String)> {
-    let listed = list_own(api, "WorkerClusters").await?;
-    let readable = listed.objects.iter().map(|it| (key(it.meta()), row(it)));
-    let unreadable = listed.unreadable.iter();
-    let unreadable = unreadable.map(|it| (key(it), unreadable_row(it)));
-    Ok((readable.chain(unreadable).collect(), listed.version))
 }
 
 fn key(found: &ObjectMeta) -> (String, String) {
