@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     fixtures,
-    scenarios::{change, profile, set},
+    scenarios::{annotate, change, change_machine_deployment, profile, set, until_made},
     snapshot::boot_secret,
     wire::{Life, Sent},
     world::{World, put, settings},
@@ -108,11 +108,10 @@ async fn no_document_is_rendered_before_its_write_is_paid_for() {
         let series = r#"osm_renders_total{result="rendered"} "#;
         let line = page.lines().find_map(|line| line.strip_prefix(series));
         rendered = line.map_or(0, |count| count.parse().expect("a count"));
-        let written = world.management.audit();
-        let written = written
-            .iter()
-            .filter(|it| it.verb == Verb::Create && it.target.resource == "operatingsystemconfigs");
-        let waiting = rendered - written.count();
+        let written = world.management.count_requests(|it| {
+            it.verb == Verb::Create && it.target.resource == "operatingsystemconfigs"
+        });
+        let waiting = rendered - written;
         assert!(waiting <= 1, "{waiting} of {rendered} wait");
     }
     process.stop().await;
@@ -127,20 +126,14 @@ async fn an_exhausted_budget_does_not_tear_a_pair_of_writes() {
         let writes = Matcher::on(&[Verb::Create, Verb::Delete, Verb::Update], "secrets");
         let slow = berlin.inject(writes, Fault::Delay(trip));
         let begun = Instant::now();
-        change(
-            &world.management,
-            ("operatingsystemprofiles", "berlin", "own"),
-            |own| {
-                let text = format!("after {trip:?}\n");
-                let file = "/spec/provisioningConfig/files/0/content/inline/data";
-                set(own, file, json!(text));
-                set(
-                    own,
-                    "/spec/version",
-                    json!(format!("v3.0.{}", trip.as_millis())),
-                );
-            },
-        );
+        let own = ("operatingsystemprofiles", "berlin", "own");
+        change(&world.management, own, |own| {
+            let text = format!("after {trip:?}\n");
+            let file = "/spec/provisioningConfig/files/0/content/inline/data";
+            set(own, file, json!(text));
+            let version = format!("v3.0.{}", trip.as_millis());
+            set(own, "/spec/version", json!(version));
+        });
         world.settle().await;
         berlin.clear_fault(slow);
         let mut last = begun;
@@ -184,9 +177,7 @@ async fn a_busy_tenant_does_not_delay_the_others() {
     assert!(!berlin_is_done, "{last}");
     put(lisbon, fixtures::a_machine_deployment("workers"));
     let asked = Instant::now();
-    lisbon
-        .wait_until(|lisbon| boot_secret(lisbon, crate::scenarios::BOOTSTRAP).is_some())
-        .await;
+    until_made(lisbon, crate::scenarios::BOOTSTRAP).await;
     assert_eq!(asked.elapsed(), Duration::ZERO);
     process.stop().await;
 }
@@ -238,10 +229,8 @@ async fn a_new_generation_of_the_renderer_yields_to_changes_and_keeps_to_the_bud
         .await;
     // The one whose turn would come last.
     let last = name(9);
-    let own = ("machinedeployments", "kube-system", last.as_str());
-    let revision = "/metadata/annotations/machinedeployment.clusters.k8s.io~1revision";
-    change(berlin, own, |found| {
-        *found.pointer_mut(revision).expect("it has one") = json!("2");
+    change_machine_deployment(berlin, &last, |found| {
+        annotate(found, fixtures::REVISION, "2");
     });
     let bootstrap = format!("{last}-kube-system-bootstrap-config");
     let made_for = "/metadata/annotations/k8c.io~1machine-deployment-revision";
@@ -288,8 +277,7 @@ async fn a_profile_that_many_use_yields_to_changes_when_it_changes() {
     let new = name(MACHINE_DEPLOYMENTS);
     put(berlin, fixtures::a_machine_deployment(&new));
     let bootstrap = format!("{new}-kube-system-bootstrap-config");
-    let is_served = |berlin: &Cluster| boot_secret(berlin, &bootstrap).is_some();
-    berlin.wait_until(is_served).await;
+    until_made(berlin, &bootstrap).await;
     // Served in the order of coming, the last ones were current before the new one was.
     let left_then = left();
     assert!(left_then >= 2, "{left_then} were left");
@@ -304,8 +292,7 @@ async fn a_change_goes_before_the_resyncs_of_all_other_tenants() {
     let life = Life::new();
     let process = world.start_settled_as(&life).await;
     for tenant in TENANTS {
-        let newer = fixtures::a_profile(tenant, "v2.0.0", "another text\n");
-        put(&world.management, newer);
+        world.add_profile(tenant, "v2.0.0", "another text\n");
     }
     // The first of thirty-two is rewritten, and the others wait.
     let is_new = |config: &Value| config.to_string().contains("v2.0.0");
@@ -316,8 +303,7 @@ async fn a_change_goes_before_the_resyncs_of_all_other_tenants() {
     let asked = Instant::now();
     put(own, fixtures::a_machine_deployment(&new));
     let bootstrap = format!("{new}-kube-system-bootstrap-config");
-    own.wait_until(|own| boot_secret(own, &bootstrap).is_some())
-        .await;
+    until_made(own, &bootstrap).await;
     let sent = life.sent();
     let sent = sent
         .iter()

@@ -20,14 +20,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, PROVISIONING},
+    scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, annotate, annotations, document},
     snapshot::{boot_secret, decoded, text},
-    wire::{Life, Sent, transport},
+    wire::{Life, transport},
     world::{QUIET, account, put},
 };
 
 /// A Lease lasts this long, one looks this often, and a start takes less than a second.
 const TAKEN_OVER: Duration = Duration::from_secs(15 + 2 + 1);
+
+const NONE: [&str; 0] = [];
 
 /// One cluster, in which another program could be at work.
 pub struct Place {
@@ -133,8 +135,7 @@ impl Place {
     }
 
     fn document(&self, name: &str) -> String {
-        let secret = boot_secret(self.served(), name).unwrap_or_default();
-        decoded(&secret, "cloud-config")
+        document(self.served(), name)
     }
 
     fn holder(&self) -> String {
@@ -153,7 +154,7 @@ impl Place {
 
 impl Process {
     fn writes(&self) -> Vec<String> {
-        self.life.writes().iter().map(Sent::line).collect()
+        self.life.lines()
     }
 
     /// Ends it at once, as by `kill -9`.
@@ -182,8 +183,7 @@ async fn of_two_processes_one_leads_and_the_other_follows_when_it_is_killed() {
     let second = place.start(&[]);
     sleep(QUIET).await;
     assert_eq!(place.holder(), holder);
-    let none: [String; 0] = [];
-    assert_eq!(second.writes(), none, "it waits");
+    assert_eq!(second.writes(), NONE, "it waits");
     first.kill().await;
     place.profile("kube-system", "another text\n");
     sleep(TAKEN_OVER).await;
@@ -198,7 +198,7 @@ async fn of_two_processes_one_leads_and_the_other_follows_when_it_is_killed() {
     assert!(place.document(PROVISIONING).contains("a third text"));
     third.stop().await;
     assert_eq!(place.holder(), "");
-    assert_eq!(place.refused(), none);
+    assert_eq!(place.refused(), NONE);
 }
 
 /// The Lease of the first cluster is renewed while that of the second is waited for.
@@ -224,16 +224,14 @@ async fn after_a_leader_of_two_clusters_is_killed_another_leads_and_none_of_the_
     assert!(place.document(PROVISIONING).contains("another text"));
     let idle = others.iter().filter(|it| it.writes().is_empty());
     assert_eq!(idle.count(), 1, "one leads and one waits");
-    let none: [String; 0] = [];
-    assert_eq!(place.refused(), none);
+    assert_eq!(place.refused(), NONE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_stops_while_it_waits_for_the_second_lease_releases_the_first() {
     let place = Place::of_two_clusters();
-    let status = Fault::status(500);
-    let matcher = Matcher::on(&[Verb::Create], "leases");
-    place.served().inject(matcher, status);
+    let creations = Matcher::on(&[Verb::Create], "leases");
+    place.served().inject(creations, Fault::status(500));
     let process = place.start(&[]);
     sleep(QUIET).await;
     assert_ne!(place.holder(), "");
@@ -250,22 +248,17 @@ async fn a_leader_that_cannot_renew_writes_no_more_and_ends_before_another_leads
     let second = place.start(&[]);
     sleep(QUIET).await;
     let broken = Instant::now();
-    let status = Fault::status(500);
-    let fault = place
-        .cluster
-        .inject(Matcher::on(&[Verb::Update], "leases"), status);
+    let updates = Matcher::on(&[Verb::Update], "leases");
+    let fault = place.cluster.inject(updates, Fault::status(500));
     // A write may take ten of the fifteen seconds that the Lease lasts.
     sleep(Duration::from_millis(5_500)).await;
     first.life.forget();
     place.profile("kube-system", "another text\n");
     let error = first.ended().await.expect_err("it has lost the Lease");
-    assert!(
-        error.to_string().starts_with("leader election lost"),
-        "{error}"
-    );
+    let told = error.to_string();
+    assert!(told.starts_with("leader election lost"), "{told}");
     assert!(broken.elapsed() < Duration::from_secs(13));
-    let none: [String; 0] = [];
-    assert_eq!(first.writes(), none);
+    assert_eq!(first.writes(), NONE);
     assert!(!place.document(PROVISIONING).contains("another text"));
     place.cluster.clear_fault(fault);
     sleep(TAKEN_OVER).await;
@@ -293,10 +286,7 @@ async fn what_the_program_before_made_keeps_its_bytes() {
     process.stop().await;
     for name in [PROVISIONING, BOOTSTRAP] {
         let mut secret = boot_secret(&place.cluster, name).expect("it was made");
-        let annotations = secret.pointer_mut("/metadata/annotations");
-        let annotations = annotations
-            .and_then(Value::as_object_mut)
-            .expect("there are some");
+        let annotations = annotations(&mut secret);
         annotations.retain(|key, _| key.starts_with("k8c.io/"));
         assert_eq!(annotations.len(), 3);
         if let Some(data) = secret.pointer_mut("/data/cloud-config") {
@@ -304,23 +294,18 @@ async fn what_the_program_before_made_keeps_its_bytes() {
         }
         put(&place.cluster, secret);
     }
-    let before: Vec<_> = [PROVISIONING, BOOTSTRAP]
-        .map(|name| {
+    let uids = || {
+        [PROVISIONING, BOOTSTRAP].map(|name| {
             boot_secret(&place.cluster, name).map(|it| text(&it, "/metadata/uid").to_owned())
         })
-        .into();
+    };
+    let before = uids();
     let process = place.start(&[]);
     sleep(QUIET).await;
     process.stop().await;
-    let after: Vec<_> = [PROVISIONING, BOOTSTRAP]
-        .map(|name| {
-            boot_secret(&place.cluster, name).map(|it| text(&it, "/metadata/uid").to_owned())
-        })
-        .into();
-    assert_eq!(before, after);
+    assert_eq!(before, uids());
     assert_eq!(place.document(PROVISIONING), "other");
-    let none: [String; 0] = [];
-    assert_eq!(place.refused(), none);
+    assert_eq!(place.refused(), NONE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,12 +314,8 @@ async fn a_profile_of_another_namespace_is_used_and_followed() {
     put(&place.cluster, fixtures::a_namespace("shared"));
     place.profile("shared", "shared text\n");
     let mut machine_deployment = fixtures::a_machine_deployment("workers");
-    let annotations = machine_deployment.pointer_mut("/metadata/annotations");
-    let annotations = annotations.and_then(Value::as_object_mut);
-    let key = "k8c.io/operating-system-profile-namespace".to_owned();
-    annotations
-        .expect("it has some")
-        .insert(key, json!("shared"));
+    let key = "k8c.io/operating-system-profile-namespace";
+    annotate(&mut machine_deployment, key, "shared");
     put(&place.cluster, machine_deployment);
     let process = place.start(&[]);
     sleep(QUIET).await;
@@ -361,10 +342,7 @@ async fn a_service_accounts_token_serves_in_place_of_bootstrap_tokens() {
         .expect("it is there");
     let token = decoded(&token, "token");
     assert!(!token.is_empty());
-    let kubeconfig = boot_secret(
-        &place.cluster,
-        "kube-system-workers-kubelet-bootstrap-config",
-    );
+    let kubeconfig = boot_secret(&place.cluster, KUBELET_KUBECONFIG);
     let kubeconfig = decoded(&kubeconfig.expect("it was made"), "kubeconfig");
     assert!(kubeconfig.contains(&token), "{kubeconfig}");
     let made = |entry: &fake_cluster::AuditEntry| {
@@ -409,10 +387,7 @@ async fn an_event_that_may_not_be_written_holds_nothing_up() {
     late["metadata"] = json!({"name": "late", "namespace": "kube-system"});
     put(&place.cluster, late.take());
     sleep(Duration::from_secs(5)).await;
-    assert!(
-        place
-            .document("workers-default-bootstrap-config")
-            .contains("fetch with")
-    );
+    let document = place.document("workers-default-bootstrap-config");
+    assert!(document.contains("fetch with"));
     process.stop().await;
 }

@@ -3,14 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use fake_cluster::{Cluster, Fault, Matcher, Verb};
 use osm::api::names::DerivedNames;
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, PROVISIONING, Scenario, set},
+    scenarios::{BOOTSTRAP, PROVISIONING, Scenario, document, set},
     snapshot::{boot_secret, decoded, text},
     wire::{Life, Sent},
     world::{World, put},
@@ -23,11 +22,10 @@ const ANNOUNCED: &str = "https://announced.example:6443";
 
 /// Every way in which a read can fail without an answer about the object.
 fn failures() -> [Fault; 5] {
-    let status = Fault::status;
     [
-        status(500),
-        status(403),
-        status(401),
+        Fault::status(500),
+        Fault::status(403),
+        Fault::status(401),
         Fault::ConnectionRefused,
         Fault::Hang,
     ]
@@ -103,8 +101,7 @@ async fn a_failed_read_of_cluster_info_rotates_nothing() {
         put(berlin, cluster_info());
         let failing = (reads("configmaps", "cluster-info"), fault);
         nothing_follows(&world, berlin, failing, HOUR).await;
-        let document = boot_secret(berlin, BOOTSTRAP).expect("it is served");
-        assert!(decoded(&document, "cloud-config").contains(ANNOUNCED));
+        assert!(document(berlin, BOOTSTRAP).contains(ANNOUNCED));
     }
 }
 
@@ -136,23 +133,15 @@ async fn a_cluster_info_that_no_machine_could_use_changes_nothing_and_is_refused
         let before = boot_secret(berlin, BOOTSTRAP).expect("it is served");
         put(berlin, useless);
         tokio::time::sleep(HOUR).await;
-        assert_eq!(
-            boot_secret(berlin, BOOTSTRAP),
-            Some(before.clone()),
-            "{what}"
-        );
+        let now = boot_secret(berlin, BOOTSTRAP);
+        assert_eq!(now.as_ref(), Some(&before), "{what}");
         process.stop().await;
         let process = world.start();
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(boot_secret(berlin, BOOTSTRAP), Some(before), "{what}");
-        let found = world.management.objects("workerclusters").remove(0);
-        let conditions = found["status"]["conditions"]
-            .as_array()
-            .expect("there are some");
-        let mut prepared = conditions.iter().filter(|it| it["type"] == "Prepared");
-        let prepared = prepared.next().expect("it is told");
+        let prepared = world.condition("berlin", "Prepared");
         assert_eq!(prepared["reason"], "ClusterInfoInvalid");
-        assert!(text(prepared, "/message").contains(what), "{prepared}");
+        assert!(text(&prepared, "/message").contains(what), "{prepared}");
         process.stop().await;
     }
 }
@@ -184,21 +173,9 @@ async fn where_cluster_info_may_never_be_read_the_endpoints_count() {
 async fn a_failed_read_of_registry_credentials_keeps_those_that_were_read_last() {
     for fault in failures() {
         let world = Scenario::Create.world();
-        world.add_profile(
-            "berlin",
-            "v1.0.0",
-            "{{ ContainerRuntimeConfig | string }}\n",
-        );
-        put(
-            &world.management,
-            json!({
-                "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": "registries", "namespace": "berlin"},
-                "data": {"registry.example": STANDARD.encode(r#"{"username":"u"}"#)},
-            }),
-        );
-        let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
-        world.configure("berlin", &spec);
+        let text = "{{ ContainerRuntimeConfig | string }}\n";
+        world.add_profile("berlin", "v1.0.0", text);
+        world.give_registry_credentials(r#"{"username":"u"}"#);
         let failing = (reads("secrets", "registries"), fault);
         nothing_follows(&world, &world.management, failing, HOUR).await;
     }
@@ -215,14 +192,7 @@ async fn a_refused_read_of_a_machine_deployments_credentials_rotates_nothing() {
         // They are looked at again after half of the lifetime of a bootstrap token.
         nothing_follows(&world, berlin, failing, HOUR * 13).await;
         assert!(boot_secret(berlin, PROVISIONING).is_some());
-        let own = world
-            .management
-            .get(object("workerclusters", "berlin", "berlin"))
-            .expect("it is there");
-        let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-        let kind = |it: &&Value| text(it, "/type") == "NodeCredentials";
-        let found = conditions.into_iter().flatten().find(kind);
-        let found = found.map(|it| text(it, "/reason"));
-        assert_eq!(found, Some("PerMachineDeployment"), "{resource}");
+        let told = world.condition("berlin", "NodeCredentials");
+        assert_eq!(told["reason"], "PerMachineDeployment", "{resource}");
     }
 }

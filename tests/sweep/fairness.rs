@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, change},
-    world::{World, put, settings},
+    scenarios::{BOOTSTRAP, annotate, change_machine_deployment},
+    world::{World, settings},
 };
 
 const QUIET: [&str; 16] = [
@@ -46,9 +45,7 @@ fn a_world(load: usize) -> World {
         world.add_profile(name, "v1.0.0", "text\n");
         let count = if name == NOISY { load } else { 1 };
         for index in 0..count {
-            let name_of_own = machine_deployment(index);
-            let own = fixtures::a_machine_deployment(&name_of_own);
-            put(world.worker(name), own);
+            world.deploy(name, &machine_deployment(index));
         }
     }
     world
@@ -62,15 +59,8 @@ fn machine_deployment(index: usize) -> String {
 }
 
 fn raise(worker: &Cluster, name: &str, revision: usize) {
-    let own = ("machinedeployments", "kube-system", name);
-    change(worker, own, |found| {
-        let annotations = found.pointer_mut("/metadata/annotations");
-        let annotations = annotations.expect("it is annotated");
-        let raised = json!(revision.to_string());
-        annotations
-            .as_object_mut()
-            .expect("annotations are a map")
-            .insert(fixtures::REVISION.to_owned(), raised);
+    change_machine_deployment(worker, name, |found| {
+        annotate(found, fixtures::REVISION, &revision.to_string());
     });
 }
 
@@ -96,17 +86,12 @@ async fn latencies(load: usize) -> Vec<Duration> {
     }
     let mut took = Vec::new();
     for name in QUIET {
-        let history =
-            world
-                .worker(name)
-                .history(object("secrets", "cloud-init-settings", BOOTSTRAP));
+        let secret = object("secrets", "cloud-init-settings", BOOTSTRAP);
+        let history = world.worker(name).history(secret);
         for begun in &begun {
             let of_round = |at: &Instant| *at > *begun && *at < *begun + PERIOD;
-            let last = history
-                .iter()
-                .map(|moment| moment.at)
-                .filter(of_round)
-                .max();
+            let times = history.iter().map(|moment| moment.at);
+            let last = times.filter(of_round).max();
             took.push(last.expect("each change is served in its round") - *begun);
         }
     }

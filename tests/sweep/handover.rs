@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    replicas::{AGREED, Fleet, LEASE, Replica, TENANTS},
+    replicas::{AGREED, Fleet, LEASE, Replica, TENANTS, stop_all},
+    scenarios::unregister,
+    snapshot::text,
     wire::{Blow, Counted, Strike, Watches},
     world::{World, settings},
 };
@@ -19,29 +21,17 @@ async fn one_whose_watches_lag_for_several_leases_hands_over_all_the_same() {
     let mut fleet = Fleet::new();
     let [a, b] = fleet.start_all(["a", "b"]).await;
     b.life.let_watches(Watches::Lag);
-    let begun = Instant::now();
     let c = fleet.start("c");
-    let mut names = Vec::new();
-    while begun.elapsed() < LEASE * 4 {
-        names.push(fleet.change());
-        tokio::time::sleep(Duration::from_millis(2_300)).await;
-    }
-    let taken: Vec<&str> = TENANTS
-        .into_iter()
-        .filter(|tenant| fleet.owner(tenant) == "c")
-        .collect();
+    let names = fleet.change_until(Instant::now() + LEASE * 4).await;
+    let taken = fleet.owned_by("c");
     assert!((1..=4).contains(&taken.len()), "{taken:?} went to c");
     for tenant in &taken {
         fleet.served(tenant, &names[names.len() - 2]).await;
     }
     b.life.let_watches(Watches::Deliver);
-    for name in &names {
-        fleet.all_served(name).await;
-    }
+    fleet.all_served(&names).await;
     fleet.check_order();
-    for replica in [a, b, c] {
-        replica.process.stop().await;
-    }
+    stop_all([a, b, c]).await;
 }
 
 /// Nobody can agree on a set with one that is paused, and nobody takes what it may still write to.
@@ -52,31 +42,17 @@ async fn one_that_comes_while_another_is_paused_waits_for_its_end() {
     b.life.stall("management");
     let paused = Instant::now();
     let c = fleet.start("c");
-    let mut names = Vec::new();
-    while paused.elapsed() < LEASE * 3 {
-        names.push(fleet.change());
-        tokio::time::sleep(Duration::from_millis(2_300)).await;
-    }
-    for name in &names {
-        fleet.all_served(name).await;
-    }
+    let names = fleet.change_until(paused + LEASE * 3).await;
+    fleet.all_served(&names).await;
     fleet.check_order();
     for tenant in TENANTS {
-        let writers = fleet.writers(tenant);
-        if writers.first() == Some(&b.name) {
-            let next = fleet.taken_over(tenant, b.name, paused);
-            let waited = next.duration_since(paused);
-            assert!(
-                waited + Duration::from_secs(2) > LEASE,
-                "{tenant}: {waited:?}"
-            );
+        if fleet.writers(tenant).first() == Some(&b.name) {
+            check_wait(&fleet, (&b, paused), tenant);
         }
     }
     b.life.go_on();
     b.process.ended().await.expect_err("its Lease is lost");
-    for replica in [a, c] {
-        replica.process.stop().await;
-    }
+    stop_all([a, c]).await;
 }
 
 /// One that is cut off from the Leases may write to its own tenants until its Lease would have
@@ -86,23 +62,19 @@ async fn nobody_writes_before_the_end_of(
     (holder, cut): (&Replica, Instant),
     its_own: &[&str],
 ) {
-    let mut made = Vec::new();
-    while cut.elapsed() < LEASE * 4 {
-        made.push(fleet.change());
-        tokio::time::sleep(Duration::from_millis(2_300)).await;
-    }
-    for name in &made {
-        fleet.all_served(name).await;
-    }
+    let made = fleet.change_until(cut + LEASE * 4).await;
+    fleet.all_served(&made).await;
     fleet.check_order();
     for tenant in its_own {
-        let next = fleet.taken_over(tenant, holder.name, cut);
-        let waited = next.duration_since(cut);
-        assert!(
-            waited + Duration::from_secs(2) > LEASE,
-            "{tenant}: {waited:?}"
-        );
+        check_wait(fleet, (holder, cut), tenant);
     }
+}
+
+/// Nobody took over a tenant before its holder's Lease would have ended.
+fn check_wait(fleet: &Fleet, (holder, cut): (&Replica, Instant), tenant: &str) {
+    let next = fleet.taken_over(tenant, holder.name, cut);
+    let waited = next.duration_since(cut) + Duration::from_secs(2);
+    assert!(waited > LEASE, "{tenant}: {waited:?}");
 }
 
 /// Its Lease is removed by somebody's hand, and it does not hear of it.
@@ -124,10 +96,7 @@ async fn a_lease_deleted_by_hand_makes_no_two_writers() {
         let mut others: Vec<Replica> = names.iter().map(|name| fleet.start(name)).collect();
         fleet.agreed().await;
         let holder = others.pop().expect("b is the last");
-        let its_own: Vec<&str> = TENANTS
-            .into_iter()
-            .filter(|tenant| fleet.owner(tenant) == holder.name)
-            .collect();
+        let its_own = fleet.owned_by(holder.name);
         assert_ne!(its_own, Vec::<&str>::new());
         let cut = cut_off(&fleet, &holder);
         if comes {
@@ -136,9 +105,7 @@ async fn a_lease_deleted_by_hand_makes_no_two_writers() {
         nobody_writes_before_the_end_of(&mut fleet, (&holder, cut), &its_own).await;
         holder.life.go_on();
         holder.process.ended().await.expect_err("its Lease is lost");
-        for replica in others {
-            replica.process.stop().await;
-        }
+        stop_all(others).await;
     }
 }
 
@@ -157,8 +124,7 @@ async fn what_the_last_member_left_tells_only_one_that_nobody_came_since() {
     let late = fleet.start("b");
     tokio::time::sleep(Duration::from_millis(500)).await;
     let first = fleet.start("c");
-    let name = fleet.change();
-    fleet.all_served(&name).await;
+    fleet.serves_a_change().await;
     let cut = cut_off(&fleet, &first);
     assert!(!fleet.has_lease(late.name), "it has not come yet");
     nobody_writes_before_the_end_of(&mut fleet, (&first, cut), &TENANTS).await;
@@ -176,10 +142,7 @@ async fn one_that_knows_of_an_unseen_holder_leaves_its_lease_to_others() {
         let holder = fleet.start("a");
         let mut witness = knew_it.then(|| fleet.start("b"));
         fleet.agreed().await;
-        let its_own: Vec<&str> = TENANTS
-            .into_iter()
-            .filter(|tenant| fleet.owner(tenant) == holder.name)
-            .collect();
+        let its_own = fleet.owned_by(holder.name);
         let cut = cut_off(&fleet, &holder);
         let witness = witness.take().unwrap_or_else(|| fleet.start("b"));
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -194,15 +157,8 @@ async fn one_that_knows_of_an_unseen_holder_leaves_its_lease_to_others() {
 }
 
 fn tenant_status(fleet: &Fleet, tenant: &str) -> String {
-    let own = object("workerclusters", tenant, tenant);
-    let own = fleet.world.management.get(own).unwrap_or_default();
-    let conditions = own.pointer("/status/conditions").cloned();
-    let conditions = conditions.unwrap_or_default();
-    let all = conditions.as_array().cloned().unwrap_or_default();
-    let of_registered = all.iter().find(|it| it["type"] == "Registered");
-    of_registered.map_or_else(String::new, |it| {
-        format!("{} {}", it["reason"], it["message"])
-    })
+    let found = fleet.world.condition(tenant, "Registered");
+    format!("{} {}", text(&found, "/reason"), text(&found, "/message"))
 }
 
 fn finalizers(fleet: &Fleet, tenant: &str) -> usize {
@@ -222,11 +178,10 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
             fleet.world.configure(tenant, &spec);
         }
         let [a, b] = fleet.start_all(["a", "b"]).await;
-        let mut of_b = TENANTS.into_iter().filter(|it| fleet.owner(it) == b.name);
-        let tenant = of_b.next().expect("these names share these tenants");
+        let of_b = fleet.owned_by(b.name);
+        let tenant = *of_b.first().expect("these names share these tenants");
         for _ in 0..3 {
-            let name = fleet.change();
-            fleet.all_served(&name).await;
+            fleet.serves_a_change().await;
         }
         let all = finalizers(&fleet, tenant);
         let secret = object("secrets", tenant, tenant);
@@ -253,11 +208,8 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
 
         fleet.world.register(tenant);
         tokio::time::sleep(AGREED).await;
-        assert!(
-            tenant_status(&fleet, tenant).contains("Accepted"),
-            "{}",
-            tenant_status(&fleet, tenant)
-        );
+        let told = tenant_status(&fleet, tenant);
+        assert!(told.contains("Accepted"), "{told}");
         assert!(fleet.world.management.delete_raw(secret));
         tokio::time::sleep(AGREED).await;
         assert_eq!(finalizers(&fleet, tenant), 0);
@@ -272,11 +224,7 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
 async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
     let mut world = World::with_berlin();
     let first = world.start_settled().await;
-    let told = |world: &World| {
-        let own = object("workerclusters", "berlin", "berlin");
-        let own = world.management.get(own).unwrap_or_default();
-        own["status"]["conditions"].clone()
-    };
+    let told = |world: &World| world.own("berlin")["status"]["conditions"].clone();
     let before = told(&world);
     assert_ne!(before, Value::Null);
     world.settings = settings(&["--fleet=other", "--registration-selector=fleet=other"]);
@@ -294,12 +242,10 @@ async fn a_registration_that_goes_while_its_fleet_is_away_is_told_by_no_other_fl
     let mut world = World::with_berlin();
     let first = world.start_settled().await;
     first.kill().await;
-    let own = object("workerclusters", "berlin", "berlin");
-    let status = |world: &World| world.management.get(own).unwrap_or_default()["status"].clone();
+    let status = |world: &World| world.own("berlin")["status"].clone();
     let before = status(&world);
     assert_eq!(before["fleet"], "osm");
-    let secret = object("secrets", "berlin", "berlin");
-    assert!(world.management.delete_raw(secret));
+    unregister(&world);
     let flags_of_first = std::mem::replace(
         &mut world.settings,
         settings(&["--fleet=other", "--registration-selector=fleet=other"]),

@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, time::Duration};
 use fake_cluster::{Cluster, Fault, Matcher, object};
 use futures::future::join_all;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
     fixtures,
-    scenarios::BOOTSTRAP,
-    snapshot::boot_secret,
+    registry::condition,
+    scenarios::{BOOTSTRAP, annotate, until_made},
+    snapshot::{boot_secret, text},
     wire::Life,
     world::{World, put, settings},
 };
@@ -31,7 +32,7 @@ async fn a_dead_cluster_costs_one_request_per_delay_however_much_is_to_be_done()
         let berlin = world.worker("berlin");
         let names = ["one", "two", "three"];
         for name in names {
-            put(berlin, fixtures::a_machine_deployment(name));
+            world.deploy("berlin", name);
         }
         let life = Life::new();
         let process = world.start_settled_as(&life).await;
@@ -63,7 +64,7 @@ async fn a_dead_cluster_costs_one_request_per_delay_however_much_is_to_be_done()
 async fn a_rotated_kubeconfig_is_tried_at_once_whatever_was_wrong_with_the_last_one() {
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
-    put(berlin, fixtures::a_machine_deployment("workers"));
+    world.deploy("berlin", "workers");
     let overloaded = Fault::overloaded(HOUR);
     let outage = berlin.inject(Matcher::any(), overloaded);
     let life = Life::new();
@@ -78,9 +79,7 @@ async fn a_rotated_kubeconfig_is_tried_at_once_whatever_was_wrong_with_the_last_
     let begun = Instant::now();
     // The same registration with another authority in it.
     put(&world.management, an_ageing_registration(&world));
-    berlin
-        .wait_until(|berlin| boot_secret(berlin, BOOTSTRAP).is_some())
-        .await;
+    until_made(berlin, BOOTSTRAP).await;
     assert!(begun.elapsed() < Duration::from_secs(5));
     process.stop().await;
 }
@@ -112,16 +111,13 @@ async fn latencies(faults: &[Fault]) -> Vec<Duration> {
     let begun = Instant::now();
     for name in &names {
         for machine_deployment in ["a", "b", "c", "d"] {
-            let cluster = world.worker(name);
-            put(cluster, fixtures::a_machine_deployment(machine_deployment));
+            world.deploy(name, machine_deployment);
         }
     }
     let waits = healthy.iter().flat_map(|cluster| {
         ["a", "b", "c", "d"].map(|name| async move {
             let secret = format!("{name}-kube-system-bootstrap-config");
-            cluster
-                .wait_until(|it| boot_secret(it, &secret).is_some())
-                .await;
+            until_made(cluster, &secret).await;
             begun.elapsed()
         })
     });
@@ -172,17 +168,9 @@ async fn a_token_of_a_replaced_fetcher_is_recreated() {
     let berlin = world.worker("berlin");
     let process = world.start_settled().await;
     let before = uid(berlin, "secrets", TOKEN);
-    let mut secret = berlin
-        .get(object("secrets", "cloud-init-settings", TOKEN))
-        .expect("the fetcher has a token");
-    let annotations = secret.pointer_mut("/metadata/annotations");
-    let annotations = annotations.and_then(Value::as_object_mut);
-    annotations
-        .expect("the token controller has been here")
-        .insert(
-            "kubernetes.io/service-account.uid".to_owned(),
-            json!("another"),
-        );
+    let mut secret = boot_secret(berlin, TOKEN).expect("the fetcher has a token");
+    // The token controller has noted it.
+    annotate(&mut secret, "kubernetes.io/service-account.uid", "another");
     put(berlin, secret);
     berlin
         .wait_until(|berlin| {
@@ -191,13 +179,10 @@ async fn a_token_of_a_replaced_fetcher_is_recreated() {
         })
         .await;
     world.settle().await;
-    let secret = berlin.get(object("secrets", "cloud-init-settings", TOKEN));
+    let secret = boot_secret(berlin, TOKEN).expect("it is there");
     let path = "/metadata/annotations/kubernetes.io~1service-account.uid";
-    let of = secret.as_ref().and_then(|secret| secret.pointer(path));
-    assert_eq!(
-        of.and_then(Value::as_str),
-        uid(berlin, "serviceaccounts", "cloud-init-getter").as_deref()
-    );
+    let account = uid(berlin, "serviceaccounts", "cloud-init-getter");
+    assert_eq!(Some(text(&secret, path).to_owned()), account);
     process.stop().await;
 }
 
@@ -230,21 +215,10 @@ fn warnings(world: &World) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn credential(world: &World) -> (String, String) {
-    let own = world
-        .management
-        .get(object("workerclusters", "berlin", "berlin"))
-        .expect("it was made");
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let of = |kind: &str, field: &str| {
-        let found = conditions
-            .into_iter()
-            .flatten()
-            .find(|it| it["type"] == kind);
-        let found = found.and_then(|it| it[field].as_str());
-        found.unwrap_or_default().to_owned()
-    };
-    (of("CredentialValid", "reason"), of("Ready", "status"))
+fn credential(world: &World) -> [String; 2] {
+    let [_, valid] = condition(world, "berlin", "CredentialValid");
+    let [ready, _] = condition(world, "berlin", "Ready");
+    [valid, ready]
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,16 +226,15 @@ async fn a_kubeconfig_that_expires_is_warned_of_once_and_serves_on() {
     let world = World::with_berlin();
     put(&world.management, an_ageing_registration(&world));
     let process = world.start_settled().await;
-    let well = |reason: &str| (reason.to_owned(), "True".to_owned());
-    assert_eq!(credential(&world), well("Valid"));
+    assert_eq!(credential(&world), ["Valid", "True"]);
     assert_eq!(warnings(&world).len(), 0);
     tokio::time::sleep(HOUR * 49).await;
-    assert_eq!(credential(&world), well("ExpiresSoon"));
+    assert_eq!(credential(&world), ["ExpiresSoon", "True"]);
     assert_eq!(warnings(&world).len(), 1);
     process.stop().await;
     // Another process does not tell it again.
     let process = world.start_settled().await;
-    assert_eq!(credential(&world), well("ExpiresSoon"));
+    assert_eq!(credential(&world), ["ExpiresSoon", "True"]);
     assert_eq!(warnings(&world).len(), 1);
     process.stop().await;
 }

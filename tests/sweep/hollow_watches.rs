@@ -2,33 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
-use serde_json::Value;
+use fake_cluster::{Cluster, Fault, Matcher, Verb};
 
 use crate::{
     fixtures,
     scenarios::{BOOTSTRAP, Scenario},
-    snapshot::boot_secret,
+    snapshot::{boot_secret, text},
     wire::Life,
     world::{World, put},
 };
 
 /// The reason and the message of the condition `Connected`.
-fn connected(world: &World) -> (String, String) {
-    let own = object("workerclusters", "berlin", "berlin");
-    let own = world.management.get(own).expect("berlin is registered");
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|it| it["type"] == "Connected");
-    let field = |name: &str| found.and_then(|it| it[name].as_str()).unwrap_or_default();
-    (field("reason").to_owned(), field("message").to_owned())
+fn connected(world: &World) -> [String; 2] {
+    let found = world.condition("berlin", "Connected");
+    ["/reason", "/message"].map(|field| text(&found, field).to_owned())
 }
 
 fn faults() -> [(Fault, &'static str); 3] {
-    let status = Fault::status;
     [
-        (status(302), "the server answers 302 Found"),
-        (status(204), "the server answers 204 No Content"),
+        (Fault::status(302), "the server answers 302 Found"),
+        (Fault::status(204), "the server answers 204 No Content"),
         (
             Fault::Body(Arc::new(|| Box::new(std::iter::empty()))),
             "it ends within 5 s",
@@ -47,7 +40,7 @@ async fn a_watch_that_brings_nothing_is_begun_again_with_care_and_reported() {
         let hollow = berlin.inject(Matcher::on(&[Verb::Watch], "machinedeployments"), fault);
         berlin.close_watches();
         tokio::time::sleep(Duration::from_mins(2)).await;
-        let (reason, message) = connected(&world);
+        let [reason, message] = connected(&world);
         assert!(
             ["WatchFailed", "Degraded"].contains(&&*reason),
             "{name}: {reason}"
@@ -61,18 +54,16 @@ async fn a_watch_that_brings_nothing_is_begun_again_with_care_and_reported() {
         let sent = life.sent();
         let asked = sent.iter().filter(|sent| sent.to == "berlin").count();
         assert!(asked < 800, "{name}: {asked} requests in an hour");
-        let statuses = life
-            .writes()
-            .iter()
-            .filter(|it| it.line().contains("workerclusters"))
-            .count();
+        let mut statuses = life.lines();
+        statuses.retain(|line| line.contains("workerclusters"));
+        let statuses = statuses.len();
         assert!(
             statuses < 4,
             "{name}: {statuses} writes of the status in an hour"
         );
         berlin.clear_fault(hollow);
         tokio::time::sleep(Duration::from_mins(3)).await;
-        assert_eq!(connected(&world).0, "Healthy", "{name}");
+        assert_eq!(connected(&world)[0], "Healthy", "{name}");
         put(berlin, fixtures::a_machine_deployment("later"));
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(

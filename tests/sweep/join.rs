@@ -27,19 +27,14 @@ async fn a_settled_world(names: &[&str]) -> (World, Process) {
         put(berlin, fixtures::a_machine_deployment(name));
     }
     let reached = json!({"apiServerOverride": fixtures::server("berlin")});
-    let own = fixtures::a_worker_cluster("berlin", &reached);
-    put(&world.management, own);
+    world.configure("berlin", &reached);
     let process = world.start_settled().await;
-    assert_eq!(can_join(&world), said("True", "CanJoin"));
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
     (world, process)
 }
 
-fn can_join(world: &World) -> (String, String) {
+fn can_join(world: &World) -> [String; 2] {
     condition(world, "berlin", "MachinesCanJoin")
-}
-
-fn said(status: &str, reason: &str) -> (String, String) {
-    (status.to_owned(), reason.to_owned())
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,18 +52,18 @@ async fn one_refusal_is_an_accident_and_two_are_not() {
     };
     berlin.inject(once, refused.clone());
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), said("True", "CanJoin"));
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
 
     let fault = berlin.inject(fetches, refused);
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), said("False", "FetchRefused"));
+    assert_eq!(can_join(&world), ["False", "FetchRefused"]);
     assert_eq!(
         condition(&world, "berlin", "Ready"),
-        said("False", "FetchRefused")
+        ["False", "FetchRefused"]
     );
     berlin.clear_fault(fault);
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), said("True", "CanJoin"));
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
     process.stop().await;
 }
 
@@ -101,11 +96,11 @@ async fn nothing_is_said_of_machines_that_are_gone() {
     );
     assert!(berlin.delete_raw(binding));
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), said("False", "JoinForbidden"));
+    assert_eq!(can_join(&world), ["False", "JoinForbidden"]);
     assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), said("Unknown", "NotChecked"));
-    assert_eq!(condition(&world, "berlin", "Ready"), said("True", "Ready"));
+    assert_eq!(can_join(&world), ["Unknown", "NotChecked"]);
+    assert_eq!(condition(&world, "berlin", "Ready"), ["True", "Ready"]);
     process.stop().await;
 }
 
@@ -118,22 +113,18 @@ async fn authorities_are_compared_where_the_address_is_not_reached() {
     put(berlin, fixtures::a_machine_deployment("workers"));
     let other = rcgen::generate_simple_self_signed(["another".to_owned()]);
     let other = other.expect("a certificate can be made").cert.pem();
-    let announces = |authority: &str| {
-        put(
-            berlin,
-            fixtures::cluster_info("https://elsewhere:6443", authority),
-        );
-    };
+    let elsewhere = "https://elsewhere:6443";
+    let announces = |authority| put(berlin, fixtures::cluster_info(elsewhere, authority));
     announces(&other);
     let process = world.start_settled().await;
-    let differ = said("False", "AuthoritiesDiffer");
+    let differ = ["False", "AuthoritiesDiffer"];
     assert_eq!(can_join(&world), differ);
     assert_eq!(condition(&world, "berlin", "Ready"), differ);
     // As while an authority is replaced by the next.
     announces(&format!("{other}{}", fixtures::certificate()));
     tokio::time::sleep(CHECKED_AGAIN * 2).await;
-    assert_eq!(can_join(&world), said("Unknown", "NotChecked"));
-    assert_eq!(condition(&world, "berlin", "Ready"), said("True", "Ready"));
+    assert_eq!(can_join(&world), ["Unknown", "NotChecked"]);
+    assert_eq!(condition(&world, "berlin", "Ready"), ["True", "Ready"]);
     process.stop().await;
 }
 
@@ -144,10 +135,7 @@ async fn a_claim_on_one_cluster_says_nothing_of_another() {
     let world = World::new(&["berlin", "lisbon"]);
     world.register("berlin");
     let process = world.start_settled().await;
-    assert_eq!(
-        condition(&world, "berlin", "Claimed"),
-        said("True", "Claimed")
-    );
+    assert_eq!(condition(&world, "berlin", "Claimed"), ["True", "Claimed"]);
     let lisbon = world.worker("lisbon");
     let mut theirs = fixtures::a_machine_deployment("workers");
     theirs["metadata"]["finalizers"] = json!(["kubermatic.io/cleanup-operating-system-configs"]);
@@ -164,8 +152,7 @@ async fn a_claim_on_one_cluster_says_nothing_of_another() {
     }
     let uid = lisbon.get(object("namespaces", "", "kube-system"));
     let uid = uid.expect("each cluster has it")["metadata"]["uid"].clone();
-    let own = fixtures::a_worker_cluster("berlin", &json!({"confirmedClusterUid": uid}));
-    put(&world.management, own);
+    world.configure("berlin", &json!({"confirmedClusterUid": uid}));
     let token = lisbon.token(&crate::world::account("kube-system"));
     let mut leads_there = fixtures::a_registration("lisbon", &token);
     for field in ["name", "namespace"] {
@@ -176,8 +163,8 @@ async fn a_claim_on_one_cluster_says_nothing_of_another() {
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(
         condition(&world, "berlin", "Adopted"),
-        said("False", "AdoptionForbidden")
+        ["False", "AdoptionForbidden"]
     );
-    assert_eq!(condition(&world, "berlin", "Claimed").0, "False");
+    assert_eq!(world.condition("berlin", "Claimed")["status"], "False");
     process.stop().await;
 }

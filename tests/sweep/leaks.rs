@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use crate::{
     fixtures,
     wire::Life,
-    world::{World, account, put},
+    world::{Process, World, account, put},
 };
 
 const ROUNDS: usize = 5;
@@ -53,6 +53,18 @@ struct Looked {
 }
 
 impl Looked {
+    /// Starts a process in a world.
+    fn start(world: World) -> (Self, Process) {
+        let (life, metrics) = (Life::new(), Metrics::new());
+        let process = world.start_measured(&life, &metrics);
+        let looked = Self {
+            world,
+            life,
+            metrics,
+        };
+        (looked, process)
+    }
+
     fn held(&self) -> Held {
         let watches = self.world.clusters();
         let page = self.metrics.encode();
@@ -106,13 +118,7 @@ async fn tenants_that_come_and_go_leave_nothing_behind() {
     for name in TENANTS {
         world.deploy(name, "workers");
     }
-    let (life, metrics) = (Life::new(), Metrics::new());
-    let process = world.start_measured(&life, &metrics);
-    let looked = Looked {
-        world,
-        life,
-        metrics,
-    };
+    let (looked, process) = Looked::start(world);
     looked.settle().await;
     let begun = looked.held();
     let mut none = None;
@@ -147,13 +153,7 @@ async fn a_kubeconfig_that_changes_over_and_over_leaves_nothing_behind() {
     world.settings = crate::world::settings(&UNHURRIED);
     let berlin = world.worker("berlin").clone();
     put(&berlin, fixtures::a_machine_deployment("workers"));
-    let (life, metrics) = (Life::new(), Metrics::new());
-    let process = world.start_measured(&life, &metrics);
-    let looked = Looked {
-        world,
-        life,
-        metrics,
-    };
+    let (looked, process) = Looked::start(world);
     let mut before = None;
     for turn in 0..=ROTATIONS {
         assert!(turn == 0 || berlin.revoke_token(&berlin.token(&account("kube-system"))));

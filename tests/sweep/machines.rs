@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{change, profile, set},
+    scenarios::{annotate, change_machine_deployment, profile, set},
+    snapshot::{boot_secret, text},
     stale::{deafen, expire},
     wire::Life,
     world::{World, line, put},
@@ -79,13 +80,8 @@ impl<'a> MachineController<'a> {
             updated if updated < MACHINES && self.is_ready(&name, &revision) => updated + 1,
             updated => updated,
         };
-        let key = ("machinedeployments", "kube-system", name.as_str());
-        change(self.worker, key, |found| {
-            let pointer = format!(
-                "/metadata/annotations/{}",
-                fixtures::REVISION.replace('/', "~1")
-            );
-            set_escaped(found, &pointer, json!(revision));
+        change_machine_deployment(self.worker, &name, |found| {
+            annotate(found, fixtures::REVISION, &revision);
             set(found, "/status", status(&generation, updated));
         });
     }
@@ -96,10 +92,6 @@ impl<'a> MachineController<'a> {
         let found = secret(self.worker, &bootstrap);
         at(&found, made_for) == revision && self.stuck.as_deref() != Some(name)
     }
-}
-
-fn set_escaped(found: &mut Value, pointer: &str, value: Value) {
-    *found.pointer_mut(pointer).expect("it is there") = value;
 }
 
 fn status(generation: &Value, updated: u64) -> Value {
@@ -114,10 +106,7 @@ fn at(found: &Value, pointer: &str) -> Value {
 }
 
 fn name(found: &Value) -> String {
-    at(found, "/metadata/name")
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
+    text(found, "/metadata/name").to_owned()
 }
 
 fn template(found: &Value) -> Value {
@@ -125,8 +114,7 @@ fn template(found: &Value) -> Value {
 }
 
 fn secret(worker: &Cluster, name: &str) -> Value {
-    let found = worker.get(object("secrets", "cloud-init-settings", name));
-    found.unwrap_or_default()
+    boot_secret(worker, name).unwrap_or_default()
 }
 
 fn is_done(found: &Value) -> bool {
@@ -148,14 +136,7 @@ fn told(worker: &Cluster) -> Vec<String> {
 }
 
 fn condition(world: &World) -> Value {
-    let own = object("workerclusters", "berlin", "berlin");
-    let own = world.management.get(own).expect("it is there");
-    let conditions = at(&own, "/status/conditions");
-    let conditions = conditions.as_array().cloned().unwrap_or_default();
-    let mut found = conditions
-        .into_iter()
-        .filter(|it| it["type"] == "MachinesCurrent");
-    found.next().unwrap_or_default()
+    world.condition("berlin", "MachinesCurrent")
 }
 
 fn events(worker: &Cluster, reason: &str) -> usize {
@@ -166,11 +147,8 @@ fn events(worker: &Cluster, reason: &str) -> usize {
 fn ask(world: &World, machines: &Value) {
     let spec = json!({"rollout": {"machines": machines}});
     let mut own = fixtures::a_worker_cluster("berlin", &spec);
-    let before = world
-        .management
-        .get(object("workerclusters", "berlin", "berlin"));
-    if let Some(status) = before.and_then(|it| it.get("status").cloned()) {
-        set(&mut own, "/status", status);
+    if let Some(status) = world.own("berlin").get("status") {
+        set(&mut own, "/status", status.clone());
     }
     put(&world.management, own);
 }
@@ -182,8 +160,7 @@ fn when_outdated(max: u32) -> Value {
 /// Pauses some, or lets them go on.
 fn pause(worker: &Cluster, names: &[&str], is_paused: &Value) {
     for name in names {
-        let key = ("machinedeployments", "kube-system", *name);
-        change(worker, key, |found| {
+        change_machine_deployment(worker, name, |found| {
             set(found, "/spec/paused", is_paused.clone());
         });
     }
@@ -277,8 +254,7 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
     profile(&world, "of {{ KubeVersion }}\n");
     let kubelet = "/spec/template/spec/versions/kubelet";
     for name in ["c", "d"] {
-        let key = ("machinedeployments", "kube-system", name);
-        change(worker, key, |found| {
+        change_machine_deployment(worker, name, |found| {
             set(found, kubelet, json!("1.35.3"));
             set(found, "/metadata/generation", json!(2));
         });
@@ -355,8 +331,7 @@ async fn a_process_that_starts_tells_nobody_before_it_has_looked_at_all() {
     assert_eq!(first.len(), 1);
     process.kill().await;
     // machine-controller has seen the word, and has not raised the revision yet.
-    let key = ("machinedeployments", "kube-system", &*first.concat());
-    change(worker, key, |found| {
+    change_machine_deployment(worker, &first.concat(), |found| {
         let generation = at(found, "/metadata/generation");
         set(found, "/status", status(&generation, MACHINES));
     });
@@ -391,8 +366,7 @@ async fn one_that_does_not_get_on_holds_up_the_others_and_is_told() {
     let begins = format!("does not get on: kube-system/{}; replacing", first.concat());
     assert!(message.starts_with(&begins), "{shown}");
     assert_eq!(events(worker, "MachinesHeldUp"), 1);
-    let own = object("workerclusters", "berlin", "berlin");
-    let own = world.management.get(own).expect("it is there");
+    let own = world.own("berlin");
     assert_eq!(own["status"]["conditions"][0]["reason"], "Ready");
 
     controller.stuck = None;

@@ -20,10 +20,14 @@ struct Measured {
 
 impl Measured {
     async fn start() -> Self {
-        let world = World::with_berlin();
+        let measured = Self::start_in(World::with_berlin());
+        measured.world.settle().await;
+        measured
+    }
+
+    fn start_in(world: World) -> Self {
         let metrics = Metrics::new();
         let process = world.start_measured(&Life::new(), &metrics);
-        world.settle().await;
         Self {
             world,
             metrics,
@@ -50,8 +54,9 @@ impl Measured {
         found.unwrap_or_default()
     }
 
-    fn put_workers(&self) {
+    async fn serve_workers(&self) {
         self.world.deploy("berlin", "workers");
+        self.world.settle().await;
     }
 
     /// Another content of the tenant's profile.
@@ -77,8 +82,7 @@ async fn what_a_machine_deployment_brings_about_is_counted() {
     assert_eq!(measured.value("osm_bootstrap_tokens"), 0);
     let change = r#"osm_reconcile_triggers_total{trigger="change"}"#;
     assert_eq!(measured.value(change), 0);
-    measured.put_workers();
-    measured.world.settle().await;
+    measured.serve_workers().await;
     assert!(measured.value(change) >= 1);
     for (series, least) in [
         (r#"osm_renders_total{result="rendered"}"#, 1),
@@ -117,8 +121,7 @@ async fn what_a_machine_deployment_brings_about_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn what_a_reconcile_is_for_and_how_its_render_ends_is_counted() {
     let measured = Measured::start().await;
-    measured.put_workers();
-    measured.world.settle().await;
+    measured.serve_workers().await;
     let profile = r#"osm_reconcile_triggers_total{trigger="profile"}"#;
     let before = measured.value(profile);
     let endless =
@@ -142,8 +145,7 @@ async fn what_a_reconcile_is_for_and_how_its_render_ends_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn what_was_known_of_a_tenant_goes_with_it() {
     let measured = Measured::start().await;
-    measured.put_workers();
-    measured.world.settle().await;
+    measured.serve_workers().await;
     let last_success = r#"osm_cluster_last_success_timestamp_seconds{cluster="berlin/berlin"}"#;
     assert!(measured.find(last_success).is_some());
     assert_eq!(measured.value("osm_bootstrap_tokens"), 1);
@@ -160,8 +162,7 @@ async fn what_was_known_of_a_tenant_goes_with_it() {
 #[tokio::test(start_paused = true)]
 async fn tokens_that_nobody_can_renew_are_seen_to_end() {
     let measured = Measured::start().await;
-    measured.put_workers();
-    measured.world.settle().await;
+    measured.serve_workers().await;
     let worker = measured.world.worker("berlin");
     worker.inject(Matcher::any(), Fault::ConnectionRefused);
     tokio::time::sleep(Duration::from_hours(3)).await;
@@ -176,13 +177,7 @@ async fn tokens_that_nobody_can_renew_are_seen_to_end() {
 async fn a_lease_that_is_not_renewed_is_seen_to_end() {
     let mut world = World::with_berlin();
     world.settings.replica.lease_duration = Duration::from_secs(15);
-    let metrics = Metrics::new();
-    let process = world.start_measured(&Life::new(), &metrics);
-    let measured = Measured {
-        world,
-        metrics,
-        process,
-    };
+    let measured = Measured::start_in(world);
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(measured.value("osm_fleet_members"), 1);
     let left = || measured.value("osm_lease_end_timestamp_seconds") - measured.now();

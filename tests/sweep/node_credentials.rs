@@ -176,8 +176,7 @@ async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of
     let (world, process) = a_settled_world().await;
     assert_eq!(reason(&world), "PerMachineDeployment");
     process.stop().await;
-    let own = ("workerclusters", "berlin", "berlin");
-    change(&world.management, own, |own| {
+    world.change_own("berlin", |own| {
         set(own, "/spec/nodeCredentials", json!("Shared"));
     });
     let process = world.start_settled().await;
@@ -193,7 +192,7 @@ async fn what_is_left_of_them_goes_with_their_machine_deployment() {
     let berlin = world.worker("berlin");
     let token = names().fetcher_token;
     assert!(berlin.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, &token)));
-    delete_machine_deployment(berlin).await;
+    delete_machine_deployment(berlin, "workers").await;
     let process = world.start_settled().await;
     process.stop().await;
     for resource in ["serviceaccounts", "roles", "rolebindings"] {
@@ -204,10 +203,5 @@ async fn what_is_left_of_them_goes_with_their_machine_deployment() {
 
 /// Returns the reason of the tenant's condition about credentials.
 fn reason(world: &World) -> String {
-    let own = object("workerclusters", "berlin", "berlin");
-    let own = world.management.get(own).expect("it is there");
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let kind = |it: &&Value| text(it, "/type") == "NodeCredentials";
-    let found = conditions.into_iter().flatten().find(kind);
-    found.map_or_else(String::new, |it| text(it, "/reason").to_owned())
+    text(&world.condition("berlin", "NodeCredentials"), "/reason").to_owned()
 }

@@ -61,27 +61,20 @@ fn lines(writes: &[(&str, &str)]) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_written_first_and_the_bootstrap_document_last() {
-    let all: Vec<String> = writes(Scenario::Create)
-        .await
-        .iter()
-        .map(Sent::line)
-        .collect();
-    let first = all
-        .iter()
-        .position(|line| line.starts_with("POST secrets bootstrap-token-"));
-    let made = &all[first.unwrap() + 1..];
+    let all = writes(Scenario::Create).await;
+    let mut made: Vec<String> = all.iter().map(Sent::line).collect();
+    let is_token = |line: &String| line.starts_with("POST secrets bootstrap-token-");
+    let first = made.iter().position(is_token);
+    made.drain(..=first.expect("a token is made"));
     // The default profile is installed beside.
-    let made: Vec<&String> = made
-        .iter()
-        .filter(|line| !line.contains("operatingsystemprofiles"))
-        .collect();
+    made.retain(|line| !line.contains("operatingsystemprofiles"));
     let expected = lines(&[
         ("POST secrets", KUBELET_KUBECONFIG),
         ("POST operatingsystemconfigs", CONFIG),
         ("POST secrets", PROVISIONING),
         ("POST secrets", BOOTSTRAP),
     ]);
-    assert_eq!(made, expected.iter().collect::<Vec<_>>());
+    assert_eq!(made, expected);
 }
 
 #[tokio::test(start_paused = true)]

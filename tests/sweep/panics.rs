@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, PROVISIONING},
+    scenarios::{BOOTSTRAP, PROVISIONING, until_made},
     snapshot::boot_secret,
     wire::{Life, Sent},
     world::{World, put},
@@ -35,14 +35,10 @@ async fn berlin_beside(place: Option<(&str, &str)>) -> (Vec<String>, Duration) {
     }
     let process = world.start_as(&life);
     let berlin = world.worker("berlin");
-    berlin
-        .wait_until(|berlin| boot_secret(berlin, PROVISIONING).is_some())
-        .await;
+    until_made(berlin, PROVISIONING).await;
     put(berlin, fixtures::a_machine_deployment("more"));
     let asked = Instant::now();
-    berlin
-        .wait_until(|berlin| boot_secret(berlin, "more-kube-system-bootstrap-config").is_some())
-        .await;
+    until_made(berlin, "more-kube-system-bootstrap-config").await;
     let took = asked.elapsed();
     tokio::time::sleep(Duration::from_mins(5)).await;
     process.stop().await;

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use fake_cluster::{AuditEntry, Cluster, Fault, Matcher, Verb, object};
-use kube::api::{Api, DeleteParams};
-use osm::api::machine_deployment::MachineDeployment;
 
 use crate::{
-    fixtures,
-    snapshot::{self, Snapshot},
+    scenarios::delete_machine_deployment,
+    snapshot::{self, Snapshot, boot_secret},
     wire::Life,
-    world::{World, put},
+    world::World,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -118,17 +116,15 @@ async fn change(world: &World, change: Change) {
         Change::None => {}
         Change::Created => {
             for name in NAMES {
-                put(berlin, fixtures::a_machine_deployment(name));
+                world.deploy("berlin", name);
             }
         }
         Change::Changed => {
             world.add_profile("berlin", "v1.0.1", "other\n");
         }
         Change::Deleted => {
-            let api: Api<MachineDeployment> = Api::namespaced(berlin.client(), "kube-system");
             for name in NAMES {
-                let deleted = api.delete(name, &DeleteParams::default()).await;
-                deleted.expect("it is there");
+                delete_machine_deployment(berlin, name).await;
             }
         }
     }
@@ -141,9 +137,7 @@ async fn failing(kind: &Kind) -> (World, crate::world::Process) {
         change(&world, Change::Created).await;
     }
     let process = world.start_settled().await;
-    let error = Fault::status(500);
-    let cluster = cluster(&world, kind);
-    cluster.inject(kind.matcher(), error);
+    cluster(&world, kind).inject(kind.matcher(), Fault::status(500));
     world.clear_audits();
     change(&world, kind.change).await;
     (world, process)
@@ -180,18 +174,15 @@ async fn a_kind_of_write_that_always_fails_leaves_the_cluster_healthy_and_heals(
     let kind = kind("berlin", &[Verb::Create], "secrets").within("cloud-init-settings");
     let (world, process) = failing(&kind).await;
     tokio::time::sleep(HOUR).await;
-    let own = world
-        .management
-        .get(object("workerclusters", "berlin", "berlin"));
-    let own = own.expect("it is there").to_string();
+    let own = world.own("berlin").to_string();
     assert!(own.contains(r#""reason":"Healthy""#), "{own}");
     assert!(!own.contains("Degraded"), "{own}");
     world.worker("berlin").clear_faults();
     tokio::time::sleep(Duration::from_secs(30)).await;
     for name in NAMES {
         let secret = format!("{name}-kube-system-bootstrap-config");
-        let secret = object("secrets", "cloud-init-settings", &secret);
-        assert!(world.worker("berlin").get(secret).is_some(), "{name}");
+        let made = boot_secret(world.worker("berlin"), &secret);
+        assert!(made.is_some(), "{name}");
     }
     process.stop().await;
 }
@@ -225,7 +216,7 @@ async fn engagements_that_end_at_once_follow_one_another_ever_more_slowly() {
     let process = world.start_settled_as(&life).await;
     life.forget();
     // Somebody in the cluster removes what nodes need, soon after it is made.
-    let token = || berlin.get(object("secrets", "cloud-init-settings", TOKEN));
+    let token = || boot_secret(berlin, TOKEN);
     for _ in 0..6_000 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         // Both watches are open: the cluster is engaged, and its token known.

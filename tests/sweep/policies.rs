@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, change, set},
+    scenarios::{BOOTSTRAP, annotate, change, change_machine_deployment, set},
     snapshot::boot_secret,
     world::{World, put, settings},
 };
@@ -50,8 +50,7 @@ fn served(world: &World, cluster: &str) -> usize {
 
 /// The reason of an entry or a condition in a tenant's status.
 fn says(world: &World, tenant: &str, reason: &str) -> bool {
-    let own = object("workerclusters", tenant, tenant);
-    let own = world.management.get(own).expect("it is there");
+    let own = world.own(tenant);
     let status = own.get("status").expect("it has a status");
     status.to_string().contains(&format!("\"{reason}\""))
 }
@@ -107,10 +106,8 @@ async fn a_profile_beyond_the_quota_is_refused_until_an_older_one_goes() {
     set(&mut younger, "/metadata/name", json!("younger"));
     tokio::time::sleep(Duration::from_secs(5)).await;
     put(&world.management, younger);
-    let own = ("machinedeployments", "kube-system", "more");
-    change(world.worker("berlin"), own, |found| {
-        let annotations = json!({fixtures::PROFILE: "younger", fixtures::REVISION: "1"});
-        set(found, "/metadata/annotations", annotations);
+    change_machine_deployment(world.worker("berlin"), "more", |found| {
+        annotate(found, fixtures::PROFILE, "younger");
     });
     let process = world.start_settled().await;
     assert_eq!(served(&world, "berlin"), 1);

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use fake_cluster::object;
-use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::replicas::{Fleet, LEASE, Replica, TENANTS};
+use crate::{
+    replicas::{Fleet, LEASE, Replica, TENANTS, stop_all},
+    snapshot::text,
+};
 
 /// The tenant with which replicas crash.
 const KILLER: &str = "lima";
@@ -53,18 +54,8 @@ impl Crashing {
 
     /// What the killer's tenant reads.
     fn reason(&self) -> String {
-        let target = object("workerclusters", KILLER, KILLER);
-        let own = self
-            .fleet
-            .world
-            .management
-            .get(target)
-            .expect("it is there");
-        let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let found = conditions.find(|it| it.get("type").is_some_and(|it| it == "Connected"));
-        let reason = found.and_then(|it| it.get("reason")?.as_str());
-        reason.unwrap_or_default().to_owned()
+        let connected = self.fleet.world.condition(KILLER, "Connected");
+        text(&connected, "/reason").to_owned()
     }
 
     async fn others_are_served(&mut self) {
@@ -88,9 +79,7 @@ impl Crashing {
         assert!(self.crashes <= crashes + 4, "{} crashes", self.crashes);
         assert_eq!(self.reason(), "Quarantined");
         self.others_are_served().await;
-        for replica in self.replicas {
-            replica.process.stop().await;
-        }
+        stop_all(self.replicas).await;
     }
 }
 
@@ -109,25 +98,18 @@ async fn two_crashes_that_no_tenant_caused_hold_nobody_back_for_longer_than_two_
     let mut fleet = Fleet::new();
     for _ in 0..2 {
         let replica = fleet.start("a");
-        let name = fleet.change();
-        fleet.all_served(&name).await;
+        fleet.serves_a_change().await;
         replica.process.kill().await;
     }
     let replica = fleet.start("a");
-    let name = fleet.change();
-    let begun = Instant::now();
-    fleet.all_served(&name).await;
-    let took = begun.elapsed();
+    let took = fleet.serves_a_change().await;
     assert!(took >= Duration::from_mins(1), "the second half: {took:?}");
     assert!(took < Duration::from_mins(1) + LEASE, "{took:?}");
     // The replica that takes them over knows that they do no harm.
     tokio::time::sleep(Duration::from_mins(1)).await;
     replica.process.stop().await;
     let replica = fleet.start("b");
-    let name = fleet.change();
-    let begun = Instant::now();
-    fleet.all_served(&name).await;
-    let took = begun.elapsed();
+    let took = fleet.serves_a_change().await;
     assert!(took < Duration::from_secs(2), "{took:?}");
     replica.process.stop().await;
 }

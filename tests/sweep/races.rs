@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use fake_cluster::{AuditEntry, Fault, Matcher, Verb, object};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     fixtures,
     scenarios::{
-        BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, change, raise_revision, set,
+        BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, annotate, annotations, change,
+        change_machine_deployment, document, nothing_is_made, raise_revision, set,
     },
-    snapshot::{self, boot_secret, text},
+    snapshot::boot_secret,
     wire::Life,
     world::{World, put},
 };
@@ -36,10 +37,7 @@ fn disown(world: &World) {
     for name in [PROVISIONING, BOOTSTRAP] {
         let secret = ("secrets", CLOUD_INIT_SETTINGS, name);
         change(world.worker("berlin"), secret, |secret| {
-            let annotations = secret.pointer_mut("/metadata/annotations");
-            let annotations = annotations.and_then(Value::as_object_mut);
-            let annotations = annotations.expect("it has annotations");
-            annotations.retain(|key, _| key.starts_with("k8c.io/"));
+            annotations(secret).retain(|key, _| key.starts_with("k8c.io/"));
             set(secret, "/data/cloud-config", json!("b3RoZXI="));
         });
     }
@@ -72,8 +70,7 @@ async fn a_secret_that_somebody_changed_since_it_was_compared_is_compared_again(
         world.settle().await;
         process.stop().await;
         assert_eq!(updates(&world, PROVISIONING), [409, 200]);
-        let found = boot_secret(berlin, PROVISIONING).expect("it is kept");
-        assert_eq!(snapshot::decoded(&found, "cloud-config"), "third");
+        assert_eq!(document(berlin, PROVISIONING), "third");
         let is_delete = |it: &crate::wire::Sent| it.method == http::Method::DELETE;
         assert!(!life.writes().iter().any(is_delete), "what is kept is kept");
     }
@@ -88,8 +85,7 @@ async fn a_finalizer_that_somebody_adds_before_ours_is_added_stays() {
     berlin.inject_times(patches, Fault::Delay(SLOW), 1);
     put(berlin, fixtures::a_machine_deployment("more"));
     tokio::time::sleep(SLOW / 2).await;
-    let more = ("machinedeployments", "kube-system", "more");
-    change(berlin, more, |found| {
+    change_machine_deployment(berlin, "more", |found| {
         assert_eq!(found.pointer("/metadata/finalizers"), None, "ours is late");
         set(found, "/metadata/finalizers", json!(["example.com/keep"]));
     });
@@ -97,9 +93,7 @@ async fn a_finalizer_that_somebody_adds_before_ours_is_added_stays() {
     process.stop().await;
     let found = berlin.get(object("machinedeployments", "kube-system", "more"));
     let found = found.expect("it is there");
-    let finalizers = found.pointer("/metadata/finalizers").cloned();
-    let finalizers = finalizers.unwrap_or_default();
-    let finalizers = finalizers.as_array().expect("a list").clone();
+    let finalizers = found["metadata"]["finalizers"].as_array().expect("a list");
     assert_eq!(finalizers.len(), 2, "{finalizers:?}");
     assert!(finalizers.contains(&json!("example.com/keep")));
 }
@@ -128,9 +122,7 @@ async fn a_not_found_that_names_no_machine_deployment_removes_nothing() {
     berlin.clear_fault(fault);
     tokio::time::sleep(HOUR).await;
     process.stop().await;
-    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(boot_secret(berlin, name).is_none(), "{name}");
-    }
+    nothing_is_made(berlin);
 }
 
 /// Between nine and eleven minutes pass between two looks at the claim.
@@ -140,10 +132,7 @@ async fn a_cluster_whose_claim_somebody_took_is_left_within_eleven_minutes() {
     let berlin = world.worker("berlin");
     let namespace = ("namespaces", "", CLOUD_INIT_SETTINGS);
     change(berlin, namespace, |namespace| {
-        let annotations = namespace.pointer_mut("/metadata/annotations");
-        let annotations = annotations.and_then(Value::as_object_mut);
-        let annotations = annotations.expect("the claim is one");
-        annotations.insert(CLAIM.to_owned(), json!("another-management-cluster/oslo"));
+        annotate(namespace, CLAIM, "another-management-cluster/oslo");
     });
     tokio::time::sleep(Duration::from_mins(12)).await;
     life.forget();
@@ -154,12 +143,6 @@ async fn a_cluster_whose_claim_somebody_took_is_left_within_eleven_minutes() {
     writes.retain(|it| it.to == "berlin");
     assert!(writes.is_empty(), "{writes:#?}");
     process.stop().await;
-    let own = world
-        .management
-        .get(object("workerclusters", "berlin", "berlin"));
-    let own = own.expect("it is there");
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let claimed = conditions.and_then(|all| all.iter().find(|it| it["type"] == "Claimed"));
-    let claimed = claimed.expect("it is told");
-    assert_eq!(text(claimed, "/reason"), "ClaimedByOther");
+    let claimed = world.condition("berlin", "Claimed");
+    assert_eq!(claimed["reason"], "ClaimedByOther");
 }

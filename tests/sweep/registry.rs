@@ -3,39 +3,29 @@
 
 use std::time::Duration;
 
-use fake_cluster::{Fault, Matcher, Verb, object};
+use fake_cluster::{Fault, Matcher, ObjectRef, Verb, object};
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{change, set},
+    scenarios::{set, unregister},
+    snapshot::text,
     world::{World, account, put, settings},
 };
 
-const OWN: (&str, &str, &str) = ("workerclusters", "berlin", "berlin");
+const OWN: ObjectRef<'static> = object(WORKER_CLUSTER, "berlin", "berlin");
 /// Long enough for what follows an event, and shorter than any delay that is waited for here.
 const MOMENT: Duration = Duration::from_secs(10);
 
-fn own(world: &World, tenant: &str) -> Value {
-    let own = object("workerclusters", tenant, tenant);
-    world.management.get(own).unwrap_or_default()
-}
-
 /// The status and the reason of a tenant's condition.
-pub fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
-    let own = own(world, tenant);
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let conditions = conditions.cloned().unwrap_or_default();
-    let found = conditions.iter().find(|it| it["type"] == kind);
-    let text = |field: &str| {
-        let text = found.and_then(|it| it[field].as_str());
-        text.unwrap_or("absent").to_owned()
-    };
-    (text("status"), text("reason"))
+pub fn condition(world: &World, tenant: &str, kind: &str) -> [String; 2] {
+    let found = world.condition(tenant, kind);
+    let text = |field| found.get(field).and_then(Value::as_str);
+    ["status", "reason"].map(|field| text(field).unwrap_or("absent").to_owned())
 }
 
 fn is_ready(world: &World, tenant: &str) -> bool {
-    condition(world, tenant, "Ready").0 == "True"
+    text(&world.condition(tenant, "Ready"), "/status") == "True"
 }
 
 /// A tenant that is served, and whose WorkerCluster says this.
@@ -52,11 +42,9 @@ async fn a_tenant_that_was_paused_is_ready_again() {
     let world = a_served_tenant(&json!({}));
     let process = world.start_settled().await;
     for is_paused in [true, false] {
-        let mut wanted = own(&world, "berlin");
-        wanted["spec"]["paused"] = json!(is_paused);
-        put(&world.management, wanted);
+        world.change_own("berlin", |own| set(own, "/spec/paused", json!(is_paused)));
         tokio::time::sleep(MOMENT * 6).await;
-        let connected = condition(&world, "berlin", "Connected").0;
+        let [connected, _] = condition(&world, "berlin", "Connected");
         assert_eq!(connected == "True", !is_paused, "{connected}");
         assert_eq!(is_ready(&world, "berlin"), !is_paused);
     }
@@ -75,14 +63,14 @@ async fn a_worker_cluster_deleted_and_recreated_gets_its_status_back() {
     for made_by in [MadeBy::Somebody, MadeBy::TheManager] {
         let world = a_served_tenant(&json!({}));
         let process = world.start_settled().await;
-        let before = own(&world, "berlin");
+        let before = world.own("berlin");
         assert!(is_ready(&world, "berlin"));
-        assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
+        assert!(world.management.delete_raw(OWN));
         if made_by == MadeBy::Somebody {
             world.configure("berlin", &json!({}));
         }
         world.settle().await;
-        let after = own(&world, "berlin");
+        let after = world.own("berlin");
         assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
         assert!(is_ready(&world, "berlin"), "{made_by:?}: {after:#}");
         for field in ["clusterUid", "served", "version"] {
@@ -100,11 +88,9 @@ async fn an_end_of_a_pause_is_seen_whatever_the_generation_says() {
     let world = a_served_tenant(&json!({"paused": true}));
     let process = world.start();
     tokio::time::sleep(MOMENT).await;
-    assert_eq!(condition(&world, "berlin", "Registered").1, "Paused");
-    change(&world.management, OWN, |found| {
-        set(found, "/spec/paused", json!(false));
-    });
-    let generation = &own(&world, "berlin")["metadata"]["generation"];
+    assert_eq!(world.condition("berlin", "Registered")["reason"], "Paused");
+    world.change_own("berlin", |own| set(own, "/spec/paused", json!(false)));
+    let generation = &world.own("berlin")["metadata"]["generation"];
     assert!(generation.is_null(), "a raw write counts none");
     tokio::time::sleep(MOMENT).await;
     assert!(is_ready(&world, "berlin"));
@@ -115,21 +101,19 @@ async fn an_end_of_a_pause_is_seen_whatever_the_generation_says() {
 async fn a_status_that_somebody_wiped_comes_back() {
     let world = a_served_tenant(&json!({}));
     let process = world.start_settled().await;
-    let before = own(&world, "berlin");
-    change(&world.management, OWN, |own| {
+    let before = world.own("berlin");
+    world.change_own("berlin", |own| {
         own.as_object_mut().expect("an object").remove("status");
     });
     world.settle().await;
-    let after = own(&world, "berlin");
+    let after = world.own("berlin");
     assert!(is_ready(&world, "berlin"), "{after:#}");
     let uid = |own: &Value| own["status"]["clusterUid"].clone();
     assert_eq!(uid(&after), uid(&before));
     // A change of somebody else is put right once, and not over and over.
-    change(&world.management, OWN, |own| {
-        set(own, "/status/served", json!("7/7"));
-    });
+    world.change_own("berlin", |own| set(own, "/status/served", json!("7/7")));
     world.settle().await;
-    assert_eq!(own(&world, "berlin")["status"]["served"], "1/1");
+    assert_eq!(world.own("berlin")["status"]["served"], "1/1");
     process.stop().await;
 }
 
@@ -140,18 +124,18 @@ async fn a_recreated_worker_cluster_accepts_no_other_cluster() {
     world.register("berlin");
     let process = world.start_settled().await;
     assert!(is_ready(&world, "berlin"));
-    let uid = own(&world, "berlin")["status"]["clusterUid"].clone();
+    let uid = world.own("berlin")["status"]["clusterUid"].clone();
     let token = world.worker("lisbon").token(&account("kube-system"));
     let mut other = fixtures::a_registration("lisbon", &token);
     set(&mut other, "/metadata/name", json!("berlin"));
     set(&mut other, "/metadata/namespace", json!("berlin"));
-    assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
+    assert!(world.management.delete_raw(OWN));
     put(&world.management, other);
     world.configure("berlin", &json!({}));
     world.settle().await;
     let claimed = condition(&world, "berlin", "Claimed");
-    assert_eq!(claimed, ("False".to_owned(), "ClusterChanged".to_owned()));
-    assert_eq!(own(&world, "berlin")["status"]["clusterUid"], uid);
+    assert_eq!(claimed, ["False", "ClusterChanged"]);
+    assert_eq!(world.own("berlin")["status"]["clusterUid"], uid);
     process.stop().await;
 }
 
@@ -242,18 +226,17 @@ async fn a_claim_of_another_fleet_is_no_leftover_while_its_registration_is_there
         processes.push(world.start());
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
-    let refused = ("False".to_owned(), "ClaimedByOther".to_owned());
+    let refused = ["False", "ClaimedByOther"];
     // The one that holds it looks at its claim every ten minutes.
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_mins(12)).await;
         assert_eq!(condition(&world, "lisbon", "Claimed"), refused);
-        assert!(is_ready(&world, "berlin"), "{:#}", own(&world, "berlin"));
+        assert!(is_ready(&world, "berlin"), "{:#}", world.own("berlin"));
     }
     // Nobody gave it back, and nobody holds it any more.
-    let secret = object(SECRET, "berlin", "berlin");
-    assert!(world.management.delete_raw(secret));
+    unregister(&world);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(is_ready(&world, "lisbon"), "{:#}", own(&world, "lisbon"));
+    assert!(is_ready(&world, "lisbon"), "{:#}", world.own("lisbon"));
     for process in processes {
         process.stop().await;
     }
@@ -268,16 +251,11 @@ async fn the_reason_of_a_condition_says_what_became_of_a_cluster_until_it_is_reg
     ] {
         let world = a_served_tenant(&json!({"onRemoval": policy}));
         let process = world.start_settled().await;
-        let absent = ("absent".to_owned(), "absent".to_owned());
+        let absent = ["absent"; 2];
         assert_eq!(condition(&world, "berlin", "Released"), absent);
-        assert!(
-            world
-                .management
-                .delete_raw(object(SECRET, "berlin", "berlin"))
-        );
+        unregister(&world);
         world.settle().await;
-        let said = condition(&world, "berlin", "Released");
-        assert_eq!(said, (status.to_owned(), reason.to_owned()));
+        assert_eq!(condition(&world, "berlin", "Released"), [status, reason]);
         world.register("berlin");
         world.settle().await;
         assert_eq!(condition(&world, "berlin", "Released"), absent, "{policy}");

@@ -66,8 +66,7 @@ impl Fleet {
         tokio::time::sleep(AGREED).await;
         let begun = self.lives.iter().map(|(_, life)| life.forget()).count();
         assert_eq!(begun, self.lives.len());
-        let name = self.change();
-        self.all_served(&name).await;
+        self.serves_a_change().await;
     }
 
     /// Makes one more machine deployment in every worker cluster.
@@ -78,6 +77,25 @@ impl Fleet {
             self.world.deploy(tenant, &name);
         }
         name
+    }
+
+    /// Makes machine deployments, one after the other, until this moment; tells their names.
+    pub async fn change_until(&mut self, end: Instant) -> Vec<String> {
+        let mut names = Vec::new();
+        while Instant::now() < end {
+            names.push(self.change());
+            tokio::time::sleep(Duration::from_millis(2_300)).await;
+        }
+        names
+    }
+
+    /// Makes one more machine deployment in every worker cluster, and waits until all are served;
+    /// tells how long that took.
+    pub async fn serves_a_change(&mut self) -> Duration {
+        let name = self.change();
+        let asked = Instant::now();
+        self.all_served(&[name]).await;
+        asked.elapsed()
     }
 
     /// Waits until a tenant's machine deployment is served, and tells how long that took.
@@ -91,9 +109,12 @@ impl Fleet {
         asked.elapsed()
     }
 
-    pub async fn all_served(&self, name: &str) {
-        for tenant in TENANTS {
-            self.served(tenant, name).await;
+    /// Waits until these machine deployments of all tenants are served.
+    pub async fn all_served(&self, names: &[String]) {
+        for name in names {
+            for tenant in TENANTS {
+                self.served(tenant, name).await;
+            }
         }
     }
 
@@ -132,6 +153,14 @@ impl Fleet {
             .expect("somebody wrote")
     }
 
+    /// The tenants that this one wrote for last.
+    pub fn owned_by(&self, name: &str) -> Vec<&'static str> {
+        let tenants = TENANTS.into_iter();
+        tenants
+            .filter(|tenant| self.owner(tenant) == name)
+            .collect()
+    }
+
     /// When somebody else than this one first wrote for a tenant since.
     pub fn taken_over(&self, tenant: &str, from: &str, since: Instant) -> Instant {
         let others = self.lives.iter().filter(|(name, _)| *name != from);
@@ -145,15 +174,27 @@ impl Fleet {
     }
 
     pub fn delete_lease(&self, name: &str) {
-        let name = format!("osm-{name}");
-        let lease = object("leases", HOME, &name);
-        assert!(self.world.management.delete_raw(lease));
+        let lease = format!("osm-{name}");
+        assert!(
+            self.world
+                .management
+                .delete_raw(object("leases", HOME, &lease))
+        );
     }
 
     pub fn has_lease(&self, name: &str) -> bool {
-        let name = format!("osm-{name}");
-        let lease = object("leases", HOME, &name);
-        self.world.management.get(lease).is_some()
+        let lease = format!("osm-{name}");
+        self.world
+            .management
+            .get(object("leases", HOME, &lease))
+            .is_some()
+    }
+}
+
+/// Ends replicas in order.
+pub async fn stop_all(replicas: impl IntoIterator<Item = Replica>) {
+    for replica in replicas {
+        replica.process.stop().await;
     }
 }
 
@@ -161,8 +202,7 @@ impl Fleet {
 async fn three_replicas_serve_each_tenant_once_and_share_them() {
     let mut fleet = Fleet::new();
     let replicas = fleet.start_all(["a", "b", "c"]).await;
-    let name = fleet.change();
-    fleet.all_served(&name).await;
+    fleet.serves_a_change().await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     let mut owners: Vec<&str> = Vec::new();
     for tenant in TENANTS {
@@ -173,9 +213,7 @@ async fn three_replicas_serve_each_tenant_once_and_share_them() {
     owners.sort_unstable();
     owners.dedup();
     assert_eq!(owners, ["a", "b", "c"], "these names share these tenants");
-    for replica in replicas {
-        replica.process.stop().await;
-    }
+    stop_all(replicas).await;
 }
 
 /// Starts the only replica, which serves what has just changed.
@@ -183,7 +221,7 @@ async fn serves_at_once(fleet: &mut Fleet) -> Replica {
     let name = fleet.change();
     let asked = Instant::now();
     let replica = fleet.start("a");
-    fleet.all_served(&name).await;
+    fleet.all_served(&[name]).await;
     let took = asked.elapsed();
     assert!(took < Duration::from_millis(500), "{took:?}");
     replica
@@ -203,10 +241,7 @@ async fn killing_one_moves_its_tenants_alone_within_the_lease_and_five_seconds()
     let [a, b, c] = fleet.start_all(["a", "b", "c"]).await;
     let before = TENANTS.map(|tenant| fleet.owner(tenant));
     b.process.kill().await;
-    let name = fleet.change();
-    let killed = Instant::now();
-    fleet.all_served(&name).await;
-    let took = killed.elapsed();
+    let took = fleet.serves_a_change().await;
     assert!(took <= LEASE + Duration::from_secs(5), "{took:?}");
     println!("killed one of three: all served after {took:?}");
     for (tenant, before) in TENANTS.iter().zip(before) {
@@ -216,8 +251,7 @@ async fn killing_one_moves_its_tenants_alone_within_the_lease_and_five_seconds()
     fleet.check_order();
     tokio::time::sleep(LEASE * 2).await;
     assert!(!fleet.has_lease("b"), "somebody has cleared up");
-    a.process.stop().await;
-    c.process.stop().await;
+    stop_all([a, c]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,14 +259,8 @@ async fn one_that_leaves_in_order_is_not_waited_for() {
     let mut fleet = Fleet::new();
     let [a, b] = fleet.start_all(["a", "b"]).await;
     b.process.stop().await;
-    let name = fleet.change();
-    let left = Instant::now();
-    fleet.all_served(&name).await;
-    assert!(
-        left.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        left.elapsed()
-    );
+    let took = fleet.serves_a_change().await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
     fleet.check_order();
     tokio::time::sleep(LEASE * 2).await;
     assert!(!fleet.has_lease("b"), "somebody has cleared up");
@@ -246,20 +274,12 @@ async fn one_that_loses_the_management_cluster_stops_writing_before_others_begin
     let [a, b] = fleet.start_all(["a", "b"]).await;
     b.life.stall("management");
     let cut = Instant::now();
-    let mut names = Vec::new();
-    while cut.elapsed() < LEASE * 3 {
-        names.push(fleet.change());
-        tokio::time::sleep(Duration::from_millis(2_300)).await;
-    }
-    for name in &names {
-        fleet.all_served(name).await;
-    }
-    let late = b.life.sent();
-    let late = late
-        .iter()
-        .filter(|it| it.method != http::Method::GET && it.at > cut + Duration::from_secs(5));
+    let names = fleet.change_until(cut + LEASE * 3).await;
+    fleet.all_served(&names).await;
+    let mut late = b.life.sent();
+    late.retain(|it| it.method != http::Method::GET && it.at > cut + Duration::from_secs(5));
     assert_eq!(
-        late.count(),
+        late.len(),
         0,
         "it wrote within a request of its Lease's end"
     );
@@ -284,22 +304,13 @@ async fn a_late_joiner_takes_over_tenant_by_tenant_under_load_even_if_lists_lag(
             fleet.world.management.inject_times(matcher, stale, 30);
         }
         let joiner = fleet.start("c");
-        let begun = Instant::now();
-        let mut names = Vec::new();
-        while begun.elapsed() < AGREED * 2 {
-            names.push(fleet.change());
-            tokio::time::sleep(Duration::from_millis(2_300)).await;
-        }
-        for name in &names {
-            fleet.all_served(name).await;
-        }
+        let names = fleet.change_until(Instant::now() + AGREED * 2).await;
+        fleet.all_served(&names).await;
         fleet.check_order();
-        let taken = TENANTS.iter().filter(|it| fleet.owner(it) == "c").count();
+        let taken = fleet.owned_by("c").len();
         assert!((1..=4).contains(&taken), "{taken} went to the joiner");
         joiner.process.stop().await;
-        for replica in replicas {
-            replica.process.stop().await;
-        }
+        stop_all(replicas).await;
     }
 }
 
@@ -317,13 +328,9 @@ async fn a_rolling_restart_loses_no_change() {
         }
         replica.process.stop().await;
     }
-    for name in &names {
-        fleet.all_served(name).await;
-    }
+    fleet.all_served(&names).await;
     fleet.check_order();
-    for replica in new {
-        replica.process.stop().await;
-    }
+    stop_all(new).await;
 }
 
 /// A reconcile that hangs in a call holds its tenant, and with it the hand-over.

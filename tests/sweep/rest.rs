@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
+use serde_json::json;
+
 use crate::{
-    scenarios::Scenario,
+    scenarios::{Scenario, change_machine_deployment, set},
     wire::{Life, Sent},
     world::World,
 };
@@ -65,72 +67,64 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
     let watches = 320..=410;
     let profiles = 290..=320;
     let group = "/apis/operatingsystemmanager.k8c.io/v1alpha1";
-    let [roles, bindings] = ["roles", "rolebindings"].map(|it| {
-        let what = format!("berlin GET {ROLES}/{it}/cloud-init-getter");
-        (what, cluster_info.clone())
-    });
+    let in_settings = "berlin GET /api/v1/namespaces/cloud-init-settings";
+    let in_kube_system = "/api/v1/namespaces/kube-system/secrets";
     let allowed = [
-        roles,
-        bindings,
-        ("management GET /api/v1/secrets".to_owned(), watches.clone()),
+        (
+            format!("berlin GET {ROLES}/roles/cloud-init-getter"),
+            &cluster_info,
+        ),
+        (
+            format!("berlin GET {ROLES}/rolebindings/cloud-init-getter"),
+            &cluster_info,
+        ),
+        ("management GET /api/v1/secrets".to_owned(), &watches),
         (
             format!("management GET {group}/operatingsystemconfigs"),
-            watches.clone(),
+            &watches,
         ),
         (
             format!("management GET {group}/operatingsystemprofiles"),
-            profiles.clone(),
+            &profiles,
         ),
-        (
-            format!("management GET {group}/workerclusters"),
-            watches.clone(),
-        ),
+        (format!("management GET {group}/workerclusters"), &watches),
         (
             "berlin GET /apis/cluster.k8s.io/v1alpha1/machinedeployments".to_owned(),
-            watches.clone(),
+            &watches,
+        ),
+        (format!("{in_settings}/secrets"), &watches),
+        // Its content, and whose it is.
+        (
+            format!("{in_settings}/secrets/cloud-init-getter-token"),
+            &(260..=320),
         ),
         (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets".to_owned(),
-            watches.clone(),
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token"
-                .to_owned(),
-            // Its content, and whose it is.
-            260..=320,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter"
-                .to_owned(),
-            cluster_info.clone(),
+            format!("{in_settings}/serviceaccounts/cloud-init-getter"),
+            &cluster_info,
         ),
         // The claim is read together with the cluster info.
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
-            cluster_info.clone(),
-        ),
+        (in_settings.to_owned(), &cluster_info),
         (
             "berlin GET /api/v1/namespaces/kube-public/configmaps/cluster-info".to_owned(),
-            cluster_info.clone(),
+            &cluster_info,
         ),
         (
             "berlin GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices".to_owned(),
-            cluster_info.clone(),
+            &cluster_info,
+        ),
+        (format!("berlin GET {in_kube_system}"), &cluster_info),
+        (
+            format!("berlin GET {in_kube_system}/bootstrap-token-"),
+            &reads,
         ),
         (
-            "berlin GET /api/v1/namespaces/kube-system/secrets".to_owned(),
-            cluster_info.clone(),
-        ),
-        (
-            "berlin GET /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
-            reads.clone(),
-        ),
-        (
-            "berlin PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
-            tokens.clone(),
+            format!("berlin PUT {in_kube_system}/bootstrap-token-"),
+            &tokens,
         ),
     ];
-    allowed.into_iter().collect()
+    allowed
+        .map(|(request, range)| (request, range.clone()))
+        .into()
 }
 
 /// Where a tenant at rest is read from, watches excepted.
@@ -226,17 +220,10 @@ async fn a_reconcile_that_changes_nothing_reads_nothing() {
     let (world, process) = a_settled_world(&life).await;
     let berlin = world.worker("berlin");
     for index in 0..5 {
-        crate::scenarios::change(
-            berlin,
-            ("machinedeployments", "kube-system", "workers"),
-            |found| {
-                crate::scenarios::set(
-                    found,
-                    "/metadata/labels",
-                    serde_json::json!({"touched": index.to_string()}),
-                );
-            },
-        );
+        change_machine_deployment(berlin, "workers", |found| {
+            let labels = json!({"touched": index.to_string()});
+            set(found, "/metadata/labels", labels);
+        });
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
     assert_eq!(counted(&life.sent()), BTreeMap::new());

@@ -2,17 +2,15 @@
 //! management cluster from a day ago, both at once; with resourceVersions that go back, and with
 //! a revision that is bumped.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use fake_cluster::{Backup, Cluster, Revisions, Verb, object};
-use kube::api::{Api, DeleteParams};
-use osm::api::machine_deployment::MachineDeployment;
-use serde_json::{Value, json};
+use fake_cluster::{Backup, Cluster, Revisions, Verb};
+use serde_json::json;
 
 use crate::{
     fixtures,
-    replicas::{AGREED, Fleet, LEASE, Replica},
-    scenarios::{change, set},
+    replicas::{AGREED, Fleet, LEASE, Replica, stop_all},
+    scenarios::{change_machine_deployment, delete_machine_deployment, set},
     snapshot::{self, boot_secret, text},
     wire::Life,
     world::{Process, World, put, settings},
@@ -59,15 +57,12 @@ async fn a_day(world: &World) -> Backups {
     world.add_profile("lisbon", "v2.0.0", "another text\n");
     tokio::time::sleep(Duration::from_hours(23)).await;
     let worker = berlin.backup();
-    let rolled = ("machinedeployments", "kube-system", "rolled");
-    change(berlin, rolled, |rolled| {
+    change_machine_deployment(berlin, "rolled", |rolled| {
         let annotations = json!({fixtures::PROFILE: "other", fixtures::REVISION: "2"});
         set(rolled, "/metadata/annotations", annotations);
     });
     put(berlin, fixtures::a_machine_deployment("fresh"));
-    let api: Api<MachineDeployment> = Api::namespaced(berlin.client(), "kube-system");
-    let deleted = api.delete("old", &DeleteParams::default()).await;
-    deleted.expect("an administrator may delete it");
+    delete_machine_deployment(berlin, "old").await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(boot_secret(berlin, "fresh-kube-system-bootstrap-config").is_some());
     assert!(boot_secret(berlin, "old-kube-system-bootstrap-config").is_none());
@@ -159,11 +154,10 @@ async fn heals(restored: Restored, revisions: Revisions) {
 
 async fn next_process_finds_nothing_to_do(world: &World, process: Process) {
     process.stop().await;
-    let life: Arc<Life> = Life::new();
+    let life = Life::new();
     let process = world.start_settled_as(&life).await;
     process.stop().await;
-    let lines: Vec<String> = life.writes().iter().map(crate::wire::Sent::line).collect();
-    assert_eq!(lines, [""; 0], "all was as it should be");
+    assert_eq!(life.lines(), [""; 0], "all was as it should be");
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,12 +190,6 @@ async fn both_clusters_restored_at_once_with_bumped_revisions_heal() {
     heals(Restored::Both, Revisions::AreBumped).await;
 }
 
-fn lease_of(fleet: &Fleet, name: &str) -> Option<Value> {
-    let name = format!("osm-{name}");
-    let lease = object("leases", "operating-system-manager", &name);
-    fleet.world.management.get(lease)
-}
-
 /// The backup shows one that has left since and not the one that has come: it ends, the other is
 /// waited for, and the next that comes is seen.
 async fn replicas_agree_again(revisions: Revisions) {
@@ -211,28 +199,25 @@ async fn replicas_agree_again(revisions: Revisions) {
     leaving.process.stop().await;
     let coming = fleet.start("d");
     fleet.agreed().await;
-    assert!(lease_of(&fleet, "c").is_none());
+    assert!(!fleet.has_lease("c"));
     fleet.world.management.skip_revisions(OTHERS);
     fleet.world.management.restore(&backup, revisions);
     let ended = coming.process.ended().await.expect_err("its Lease is lost");
     assert!(ended.to_string().contains("Lease osm-d is lost"));
     let name = fleet.change();
     tokio::time::sleep(LEASE * 3).await;
-    fleet.all_served(&name).await;
+    fleet.all_served(&[name]).await;
     fleet.check_order();
-    assert!(lease_of(&fleet, "c").is_none(), "its Lease was ended again");
+    assert!(!fleet.has_lease("c"), "its Lease was ended again");
     let e: Replica = fleet.start("e");
     fleet.agreed().await;
     let name = fleet.change();
     tokio::time::sleep(AGREED).await;
-    fleet.all_served(&name).await;
+    fleet.all_served(&[name]).await;
     fleet.check_order();
-    let taken = crate::replicas::TENANTS.iter();
-    let taken = taken.filter(|it| fleet.owner(it) == "e").count();
+    let taken = fleet.owned_by("e").len();
     assert!((1..=4).contains(&taken), "{taken} went to the new replica");
-    for replica in [a, b, e] {
-        replica.process.stop().await;
-    }
+    stop_all([a, b, e]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{change, set},
-    world::{World, put, settings},
+    scenarios::{BOOTSTRAP, annotate, change, change_machine_deployment, set},
+    snapshot::boot_secret,
+    world::{Process, World, put, settings},
 };
 
 /// Twelve tenants: the second wave, a tenth of them, comes to two.
@@ -45,12 +46,7 @@ fn a_tenant(world: &World, tenant: &str, cloud: &str) {
     world.register(tenant);
     put(&world.management, an_old_default(tenant));
     let mut machine_deployment = fixtures::a_machine_deployment("workers");
-    let annotations = json!({fixtures::PROFILE: UBUNTU, fixtures::REVISION: "1"});
-    set(
-        &mut machine_deployment,
-        "/metadata/annotations",
-        annotations,
-    );
+    annotate(&mut machine_deployment, fixtures::PROFILE, UBUNTU);
     let provider = "/spec/template/spec/providerSpec/value/cloudProvider";
     set(&mut machine_deployment, provider, json!(cloud));
     put(world.worker(tenant), machine_deployment);
@@ -76,28 +72,16 @@ fn upgraded<'a>(world: &World, tenants: &[&'a str]) -> Vec<&'a str> {
 
 /// The version that a machine deployment's bootstrap Secret was made from.
 fn rendered(world: &World, tenant: &str) -> Value {
-    let secret = object(
-        "secrets",
-        "cloud-init-settings",
-        crate::scenarios::BOOTSTRAP,
-    );
-    let found = world.worker(tenant).get(secret).unwrap_or_default();
+    let found = boot_secret(world.worker(tenant), BOOTSTRAP).unwrap_or_default();
     at(&found, "/metadata/annotations/k8c.io~1osp-version")
 }
 
 fn status(world: &World, tenant: &str) -> Value {
-    let own = world
-        .management
-        .get(object("workerclusters", tenant, tenant));
-    at(&own.expect("it is there"), "/status")
+    at(&world.own(tenant), "/status")
 }
 
 fn condition(world: &World, tenant: &str) -> Value {
-    let status = status(world, tenant);
-    let conditions = at(&status, "/conditions").as_array().cloned();
-    let mut conditions = conditions.unwrap_or_default().into_iter();
-    let found = conditions.find(|it| at(it, "/type") == "ProfilesInstalled");
-    found.unwrap_or_default()
+    world.condition(tenant, "ProfilesInstalled")
 }
 
 fn events(world: &World, reason: &str) -> usize {
@@ -141,18 +125,29 @@ async fn newer_defaults_go_through_the_fleet_in_waves() {
     process.stop().await;
 }
 
+/// Three replicas, which have agreed on who serves whom.
+async fn three_replicas(world: &mut World) -> [Process; 3] {
+    world.settings.replica.lease_duration = Duration::from_secs(15);
+    let begun = ["a", "b", "c"].map(|name| {
+        name.clone_into(&mut world.settings.replica.instance);
+        world.start()
+    });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    begun
+}
+
+async fn stop(processes: [Process; 3]) {
+    for process in processes {
+        process.stop().await;
+    }
+}
+
 /// No matter which replica serves a tenant: the first wave has one tenant and the second two of the
 /// whole fleet.
 #[tokio::test(start_paused = true)]
 async fn three_replicas_give_the_turns_of_one_fleet() {
     let mut world = World::new(&TENANTS);
-    world.settings.replica.lease_duration = Duration::from_secs(15);
-    let begin = ["a", "b", "c"].map(|name| {
-        name.clone_into(&mut world.settings.replica.instance);
-        world.start()
-    });
-    // They agree on who serves whom first.
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    let replicas = three_replicas(&mut world).await;
     for tenant in TENANTS {
         a_tenant(&world, tenant, "openstack");
     }
@@ -167,9 +162,7 @@ async fn three_replicas_give_the_turns_of_one_fleet() {
     println!("three replicas: {counts:?}");
     assert_eq!(&counts[..3], [0, 1, 2], "then the rest: {counts:?}");
     assert_eq!(counts.last(), Some(&TENANTS.len()));
-    for process in begin {
-        process.stop().await;
-    }
+    stop(replicas).await;
 }
 
 /// Half of what fails is another replica's.
@@ -177,12 +170,7 @@ async fn three_replicas_give_the_turns_of_one_fleet() {
 async fn failures_at_one_replica_pause_the_rollout_at_all() {
     let mut world = World::new(&TENANTS);
     world.settings = settings(&["--rollout-waves=1,50%,100%"]);
-    world.settings.replica.lease_duration = Duration::from_secs(15);
-    let begin = ["a", "b", "c"].map(|name| {
-        name.clone_into(&mut world.settings.replica.instance);
-        world.start()
-    });
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    let replicas = three_replicas(&mut world).await;
     for tenant in TENANTS {
         a_tenant(&world, tenant, "scaleway");
     }
@@ -191,9 +179,7 @@ async fn failures_at_one_replica_pause_the_rollout_at_all() {
     for tenant in &TENANTS[1..] {
         assert_eq!(condition(&world, tenant)["reason"], "RolloutPaused");
     }
-    for process in begin {
-        process.stop().await;
-    }
+    stop(replicas).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,8 +209,7 @@ async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
 
     let provider = "/spec/template/spec/providerSpec/value/cloudProvider";
     for tenant in old {
-        let workers = ("machinedeployments", "kube-system", "workers");
-        change(world.worker(tenant), workers, |found| {
+        change_machine_deployment(world.worker(tenant), "workers", |found| {
             set(found, provider, json!("openstack"));
         });
     }
@@ -251,13 +236,9 @@ async fn a_tenant_may_go_ahead_or_wait_until_it_is_told() {
     let tenants = ["t-01", "t-02", "t-03"];
     assert_eq!(upgraded(&world, &tenants)[0], "t-02");
     assert_eq!(condition(&world, "t-01")["reason"], "AwaitingApproval");
-    change(
-        &world.management,
-        ("workerclusters", "t-01", "t-01"),
-        |own| {
-            set(own, "/spec/rollout/defaultProfiles", json!("Immediate"));
-        },
-    );
+    world.change_own("t-01", |own| {
+        set(own, "/spec/rollout/defaultProfiles", json!("Immediate"));
+    });
     world.settle().await;
     assert!(is_upgraded(&world, "t-01"));
     process.stop().await;
@@ -277,44 +258,30 @@ async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
     let all = world.management.objects("operatingsystemprofiles");
     assert_eq!(all.len(), 3, "no other default profile was asked for");
     for (tenant, version) in [("newer", "v99.0.0"), ("raised", "v99.0.0")] {
-        change(
-            &world.management,
-            ("operatingsystemprofiles", tenant, UBUNTU),
-            |found| {
-                set(found, "/spec/version", json!(version));
-                if tenant == "newer" {
-                    let content = content(found);
-                    set(
-                        found,
-                        "/metadata/annotations",
-                        json!({INSTALLED_CONTENT: content}),
-                    );
-                }
-            },
-        );
+        let profile = ("operatingsystemprofiles", tenant, UBUNTU);
+        change(&world.management, profile, |found| {
+            set(found, "/spec/version", json!(version));
+            if tenant == "newer" {
+                let annotations = json!({INSTALLED_CONTENT: content(found)});
+                set(found, "/metadata/annotations", annotations);
+            }
+        });
     }
-    change(
-        &world.management,
-        ("operatingsystemprofiles", "edited", UBUNTU),
-        |found| {
-            set(found, "/spec/osVersion", json!("24.04-edited"));
-        },
-    );
+    let edited = ("operatingsystemprofiles", "edited", UBUNTU);
+    change(&world.management, edited, |found| {
+        set(found, "/spec/osVersion", json!("24.04-edited"));
+    });
     world.settle().await;
     for _ in 0..2 {
         assert_eq!(installed(&world, "newer")["spec"]["version"], "v99.0.0");
-        assert_eq!(
-            installed(&world, "edited")["spec"]["osVersion"],
-            "24.04-edited"
-        );
+        let edited = installed(&world, "edited");
+        assert_eq!(edited["spec"]["osVersion"], "24.04-edited");
         assert_eq!(installed(&world, "raised")["spec"], ours["spec"], "as ever");
         assert_eq!(events(&world, "DefaultProfileEdited"), 1);
         assert_eq!(events(&world, "DefaultProfileReplaced"), 1);
         let told = condition(&world, "edited");
-        assert_eq!(
-            told["message"],
-            format!("edited, and kept as found: {UBUNTU}")
-        );
+        let kept = format!("edited, and kept as found: {UBUNTU}");
+        assert_eq!(told["message"], kept);
         let told = condition(&world, "newer");
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.contains("of a newer release"), "{told}");

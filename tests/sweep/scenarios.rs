@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use fake_cluster::{Cluster, object};
 use kube::api::{Api, DeleteParams};
 use osm::api::machine_deployment::MachineDeployment;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     fixtures,
+    snapshot::{boot_secret, decoded},
     wire::Life,
     world::{Process, World, put, settings},
 };
@@ -182,16 +183,12 @@ impl Scenario {
                 profile(world, "another text\n");
                 raise_revision(berlin);
             }
-            Self::Settings | Self::EdgeSettings => change(
-                &world.management,
-                ("workerclusters", "berlin", "berlin"),
-                |own| {
-                    let other = json!("https://other.example:6443");
-                    set(own, "/spec/apiServerOverride", other);
-                    // As a server counts it.
-                    set(own, "/metadata/generation", json!(2));
-                },
-            ),
+            Self::Settings | Self::EdgeSettings => world.change_own("berlin", |own| {
+                let other = json!("https://other.example:6443");
+                set(own, "/spec/apiServerOverride", other);
+                // As a server counts it.
+                set(own, "/metadata/generation", json!(2));
+            }),
             Self::Kubeconfig => rotate_kubeconfig(world),
             Self::FetchToken => change(
                 berlin,
@@ -209,7 +206,7 @@ impl Scenario {
                 }
             }
             Self::Deletion | Self::EdgeDeletion | Self::OwnDeletion => {
-                delete_machine_deployment(berlin).await;
+                delete_machine_deployment(berlin, "workers").await;
             }
             Self::Release | Self::Purge | Self::OwnPurge => unregister(world),
         }
@@ -224,22 +221,13 @@ pub fn unregister(world: &World) {
 
 /// Raises the revision as machine-controller does.
 pub fn raise_revision(worker: &Cluster) {
-    change(
-        worker,
-        ("machinedeployments", "kube-system", "workers"),
-        |found| {
-            if let Some(revision) = found
-                .pointer_mut("/metadata/annotations")
-                .and_then(|annotations| annotations.get_mut(fixtures::REVISION))
-            {
-                let before: u32 = revision
-                    .as_str()
-                    .and_then(|text| text.parse().ok())
-                    .expect("a revision is a number");
-                *revision = json!((before + 1).to_string());
-            }
-        },
-    );
+    change_machine_deployment(worker, "workers", |found| {
+        if let Some(revision) = annotations(found).get_mut(fixtures::REVISION) {
+            let before = revision.as_str().and_then(|text| text.parse().ok());
+            let before: u32 = before.expect("a revision is a number");
+            *revision = json!((before + 1).to_string());
+        }
+    });
 }
 
 /// Gives the profile another version, and this text.
@@ -254,12 +242,11 @@ fn rotate_kubeconfig(world: &World) {
     world.register("berlin");
 }
 
-/// Deletes the machine deployment `workers` as a user would.
-pub async fn delete_machine_deployment(worker: &Cluster) {
+/// Deletes a machine deployment of `kube-system` as a user would.
+pub async fn delete_machine_deployment(worker: &Cluster, name: &str) {
     let api: Api<MachineDeployment> = Api::namespaced(worker.client(), "kube-system");
-    api.delete("workers", &DeleteParams::default())
-        .await
-        .expect("an administrator may delete it");
+    let deleted = api.delete(name, &DeleteParams::default()).await;
+    deleted.expect("an administrator may delete it");
 }
 
 /// Changes an object of a cluster as somebody else would.
@@ -273,6 +260,45 @@ pub fn change(
         .expect("what is changed is there");
     change(&mut found);
     put(cluster, found);
+}
+
+/// Changes a machine deployment of `kube-system` as somebody else would.
+pub fn change_machine_deployment(worker: &Cluster, name: &str, change: impl FnOnce(&mut Value)) {
+    self::change(worker, ("machinedeployments", "kube-system", name), change);
+}
+
+/// Checks that machines of `workers` find nothing.
+pub fn nothing_is_made(worker: &Cluster) {
+    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
+        assert!(boot_secret(worker, name).is_none(), "{name}");
+    }
+}
+
+/// Waits until a worker cluster has this Secret in `cloud-init-settings`.
+pub async fn until_made(worker: &Cluster, name: &str) {
+    let is_made = |worker: &Cluster| boot_secret(worker, name).is_some();
+    worker.wait_until(is_made).await;
+}
+
+/// What machines fetch from this Secret of `cloud-init-settings`; empty without one.
+pub fn document(worker: &Cluster, name: &str) -> String {
+    decoded(
+        &boot_secret(worker, name).unwrap_or_default(),
+        "cloud-config",
+    )
+}
+
+/// The annotations of an object that has some.
+pub fn annotations(object: &mut Value) -> &mut Map<String, Value> {
+    let found = object.pointer_mut("/metadata/annotations");
+    found
+        .and_then(Value::as_object_mut)
+        .expect("it has annotations")
+}
+
+/// Sets an annotation of an object that has some.
+pub fn annotate(object: &mut Value, key: &str, value: &str) {
+    annotations(object).insert(key.to_owned(), json!(value));
 }
 
 /// Sets a value in an object.

@@ -10,7 +10,6 @@ use osm::plan::bootstrap::AUTH_GROUPS;
 use serde_json::{Value, json};
 
 use crate::{
-    fixtures,
     registry::condition,
     scenarios::{KUBELET_KUBECONFIG, Scenario},
     snapshot::{boot_secret, decoded, text},
@@ -42,11 +41,9 @@ fn expires(secret: &Value) -> Timestamp {
 /// The token that nodes are given is the one that stands in `kube-system`.
 fn check_kubeconfig(worker: &Cluster) {
     let token = the_token(worker);
-    let full = format!(
-        "{}.{}",
-        decoded(&token, "token-id"),
-        decoded(&token, "token-secret")
-    );
+    let full = ["token-id", "token-secret"]
+        .map(|key| decoded(&token, key))
+        .join(".");
     let kubeconfig = boot_secret(worker, KUBELET_KUBECONFIG).expect("nodes have a kubeconfig");
     assert!(decoded(&kubeconfig, "kubeconfig").contains(&full));
 }
@@ -113,8 +110,7 @@ async fn tokens_follow_the_worker_clusters_clock_if_the_managers_is_wrong() {
         let lifetime = end.duration_since(begun).as_mins();
         assert!((60..=61).contains(&lifetime), "{lifetime} min");
         let connected = condition(&world, "berlin", "Connected");
-        let expected = ("True".to_owned(), "ClocksDiffer".to_owned());
-        assert_eq!(connected, expected);
+        assert_eq!(connected, ["True", "ClocksDiffer"]);
         check_kubeconfig(world.worker("berlin"));
         process.stop().await;
     }
@@ -171,14 +167,10 @@ async fn a_token_that_no_machine_can_join_with_is_not_extended() {
     let mut token = the_token(berlin);
     token["data"]["usage-bootstrap-authentication"] = json!(STANDARD.encode("false"));
     let broken = name(&put(berlin, token));
-    let writes = |berlin: &Cluster| {
-        berlin
-            .history(object("secrets", "kube-system", &broken))
-            .len()
-    };
-    let before = writes(berlin);
+    let token = object("secrets", "kube-system", &broken);
+    let before = berlin.history(token).len();
     tokio::time::sleep(Duration::from_mins(40)).await;
-    assert_eq!(writes(berlin), before);
+    assert_eq!(berlin.history(token).len(), before);
     assert_eq!(tokens(berlin).len(), 2);
     process.stop().await;
 }
@@ -192,10 +184,8 @@ async fn a_deleted_token_is_made_again_within_an_interval() {
     tokio::time::sleep(LISTED_AGAIN).await;
     let after = the_token(berlin);
     assert_eq!(name(&before), name(&after), "the id is drawn from the key");
-    assert_ne!(
-        decoded(&before, "token-secret"),
-        decoded(&after, "token-secret")
-    );
+    let [before, after] = [before, after].map(|token| decoded(&token, "token-secret"));
+    assert_ne!(before, after);
     check_kubeconfig(berlin);
     let kubeconfig = object("secrets", "cloud-init-settings", KUBELET_KUBECONFIG);
     let mut history = berlin.history(kubeconfig).into_iter();
@@ -256,10 +246,7 @@ async fn tokens_of_one_tenant_are_not_renewed_at_once() {
     let world = Scenario::Renewal.world();
     let berlin = world.worker("berlin");
     for index in 0..8 {
-        put(
-            berlin,
-            fixtures::a_machine_deployment(&format!("workers-{index}")),
-        );
+        world.deploy("berlin", &format!("workers-{index}"));
     }
     let process = world.start_settled().await;
     berlin.clear_audit();

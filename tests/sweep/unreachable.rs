@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     fixtures,
-    scenarios::PROVISIONING,
+    scenarios::{PROVISIONING, until_made},
     snapshot::boot_secret,
     wire::{Life, Sent},
     world::{Process, World, put},
@@ -18,13 +18,12 @@ use crate::{
 
 /// Every way in which a cluster can fail to answer; a server that hangs costs a timeout each time.
 fn faults() -> [(Fault, Duration); 4] {
-    let status = |code, retry_after| Fault::Status { code, retry_after };
     let day = Duration::from_hours(24);
     [
         (Fault::Hang, Duration::from_secs(10)),
         (Fault::ConnectionRefused, Duration::ZERO),
-        (status(429, Some(day)), Duration::ZERO),
-        (status(500, None), Duration::ZERO),
+        (Fault::overloaded(day), Duration::ZERO),
+        (Fault::status(500), Duration::ZERO),
     ]
 }
 
@@ -89,11 +88,8 @@ async fn attempts_to_engage_are_spaced_by_growing_capped_jittered_delays() {
         let mut attempts = sent_to(&life, "lisbon");
         attempts.retain(|sent| sent.path.ends_with("/namespaces/kube-system"));
         let times: Vec<Instant> = attempts.iter().map(|sent| sent.at).collect();
-        let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        let gaps: Vec<Duration> = gaps
-            .into_iter()
-            .map(|gap| gap.saturating_sub(timeout))
-            .collect();
+        let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+        let gaps: Vec<Duration> = gaps.map(|gap| gap.saturating_sub(timeout)).collect();
         assert!(gaps.len() > 20, "{name}: {gaps:?}");
         let mut step = Duration::from_millis(500);
         for (index, gap) in gaps.iter().enumerate() {
@@ -166,17 +162,11 @@ async fn berlin_beside(fault: Option<Fault>) -> (Vec<String>, Duration) {
         world.worker("lisbon").inject(Matcher::any(), fault);
     }
     let (process, life) = start(&world);
-    world
-        .worker("berlin")
-        .wait_until(|berlin| boot_secret(berlin, PROVISIONING).is_some())
-        .await;
+    until_made(world.worker("berlin"), PROVISIONING).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     world.deploy("berlin", "more");
     let asked = Instant::now();
-    world
-        .worker("berlin")
-        .wait_until(|berlin| boot_secret(berlin, "more-kube-system-bootstrap-config").is_some())
-        .await;
+    until_made(world.worker("berlin"), "more-kube-system-bootstrap-config").await;
     let took = asked.elapsed();
     tokio::time::sleep(Duration::from_mins(2)).await;
     process.stop().await;

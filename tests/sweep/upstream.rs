@@ -10,19 +10,17 @@ use serde_json::{Value, json};
 use crate::{
     fixtures,
     scenarios::{
-        BOOTSTRAP, PROVISIONING, Scenario, change, delete_machine_deployment, profile,
-        raise_revision, set,
+        self, BOOTSTRAP, PROVISIONING, Scenario, annotations, change_machine_deployment,
+        delete_machine_deployment, profile, raise_revision, set,
     },
-    snapshot::{self, boot_secret, decoded, text},
-    wire::Sent,
+    snapshot::{self, boot_secret, text},
     world::{World, put},
 };
 
 const CONFIG: &str = "workers-kube-system-config";
 
 fn document(world: &World, tenant: &str, name: &str) -> String {
-    let secret = boot_secret(world.worker(tenant), name);
-    decoded(&secret.unwrap_or_default(), "cloud-config")
+    scenarios::document(world.worker(tenant), name)
 }
 
 fn config() -> fake_cluster::ObjectRef<'static> {
@@ -76,22 +74,16 @@ async fn a_changed_profile_waits_for_no_event_of_a_machine_deployment() {
 #[tokio::test(start_paused = true)]
 async fn what_kubectl_notes_of_itself_deletes_nothing() {
     let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
-    let machine_deployment = ("machinedeployments", "kube-system", "workers");
-    change(world.worker("berlin"), machine_deployment, |found| {
+    change_machine_deployment(world.worker("berlin"), "workers", |found| {
         let note = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
         set(found, note, json!("{}"));
     });
     world.settle().await;
     process.stop().await;
-    let lines: Vec<String> = life.writes().iter().map(Sent::line).collect();
-    assert!(
-        !lines.is_empty(),
-        "the annotations are part of what is noted"
-    );
-    assert!(
-        lines.iter().all(|line| !line.starts_with("DELETE")),
-        "{lines:?}"
-    );
+    let lines = life.lines();
+    assert_ne!(lines, [""; 0], "the annotations are part of what is noted");
+    let deletes = lines.iter().any(|line| line.starts_with("DELETE"));
+    assert!(!deletes, "{lines:?}");
 }
 
 /// Without the annotation it was seen no more, and its finalizer stayed.
@@ -103,14 +95,9 @@ async fn a_machine_deployment_that_lost_its_annotation_can_still_be_deleted() {
     let process = world.start_settled().await;
     let berlin = world.worker("berlin");
     assert!(boot_secret(berlin, BOOTSTRAP).is_some());
-    let machine_deployment = ("machinedeployments", "kube-system", "workers");
-    change(berlin, machine_deployment, |found| {
-        if let Some(annotations) = found.pointer_mut("/metadata/annotations") {
-            *annotations = json!({});
-        }
-    });
+    change_machine_deployment(berlin, "workers", |found| annotations(found).clear());
     world.settle().await;
-    delete_machine_deployment(berlin).await;
+    delete_machine_deployment(berlin, "workers").await;
     world.settle().await;
     process.stop().await;
     assert_eq!(berlin.objects("machinedeployments"), [Value::Null; 0]);
@@ -127,31 +114,16 @@ async fn credentials_of_registries_reach_no_other_tenant_and_go_with_their_refer
         world.add_profile(name, "v1.0.0", print);
         world.deploy(name, "workers");
     }
-    put(
-        &world.management,
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "registries", "namespace": "berlin"},
-            // {"username":"u","password":"of-berlin"}
-            "data": {"registry.example": "eyJ1c2VybmFtZSI6InUiLCJwYXNzd29yZCI6Im9mLWJlcmxpbiJ9"},
-        }),
-    );
-    let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
-    world.configure("berlin", &spec);
+    world.give_registry_credentials(r#"{"username":"u","password":"of-berlin"}"#);
     let process = world.start_settled().await;
     assert!(document(&world, "berlin", PROVISIONING).contains("of-berlin"));
     assert!(!document(&world, "lisbon", PROVISIONING).contains("of-berlin"));
     assert!(!document(&world, "lisbon", PROVISIONING).is_empty());
-    change(
-        &world.management,
-        ("workerclusters", "berlin", "berlin"),
-        |own| {
-            if let Some(spec) = own.get_mut("spec").and_then(Value::as_object_mut) {
-                spec.remove("registryCredentialsSecretRef");
-            }
-        },
-    );
+    world.change_own("berlin", |own| {
+        if let Some(spec) = own.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("registryCredentialsSecretRef");
+        }
+    });
     world.settle().await;
     process.stop().await;
     assert!(!document(&world, "berlin", PROVISIONING).contains("of-berlin"));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use fake_cluster::{Cluster, object};
 use jiff::SignedDuration;
 use osm::fleet::adoption::LEASE;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    fixtures,
+    registry::condition,
     scenarios::{PROVISIONING, change, raise_revision, set},
     snapshot::{boot_secret, text},
     stale::deafen,
@@ -33,7 +33,7 @@ enum Before {
 fn a_world(before: Before) -> World {
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
-    put(berlin, fixtures::a_machine_deployment("workers"));
+    world.deploy("berlin", "workers");
     if before == Before::Adopted {
         install_upstream(berlin);
         renew(&world, SignedDuration::from_hours(-2));
@@ -69,15 +69,8 @@ fn renew(world: &World, from_now: SignedDuration) {
 }
 
 /// What `Adopted` says.
-fn adopted(world: &World) -> Value {
-    let own = world
-        .management
-        .get(object("workerclusters", "berlin", "berlin"))
-        .unwrap_or_default();
-    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
-    let conditions = conditions.cloned().unwrap_or_default();
-    let found = conditions.iter().find(|it| it["type"] == "Adopted");
-    found.map_or(Value::Null, |it| json!([it["status"], it["reason"]]))
+fn adopted(world: &World) -> [String; 2] {
+    condition(world, "berlin", "Adopted")
 }
 
 fn revision(world: &World) -> String {
@@ -97,7 +90,7 @@ async fn we_wait_for_it(world: &World) {
     renew(world, SignedDuration::from_hours(-2));
     tokio::time::sleep(Duration::from_mins(1)).await;
     let adopted = adopted(world);
-    assert_eq!(adopted.pointer("/0"), Some(&json!("True")), "{adopted}");
+    assert_eq!(adopted[0], "True", "{adopted:?}");
     let workers = berlin.get(object("machinedeployments", "kube-system", "workers"));
     let wanted = workers.and_then(|it| it.pointer(RAISED).cloned());
     assert_eq!(Some(json!(revision(world))), wanted);
@@ -108,10 +101,10 @@ async fn a_manager_that_comes_back_to_an_adopted_cluster_stops_our_writes_until_
     let world = a_world(Before::Adopted);
     let process = world.start_settled().await;
     let before = adopted(&world);
-    assert_eq!(before.pointer("/0"), Some(&json!("True")), "{before}");
+    assert_eq!(before[0], "True", "{before:?}");
     renew(&world, SignedDuration::from_hours(1));
     tokio::time::sleep(LOOKED_AT).await;
-    assert_eq!(adopted(&world), json!(["False", "UpstreamRunning"]));
+    assert_eq!(adopted(&world), ["False", "UpstreamRunning"]);
     we_wait_for_it(&world).await;
     process.stop().await;
 }
@@ -128,7 +121,7 @@ async fn a_write_of_somebody_else_is_a_reason_to_look_for_another_manager_at_onc
         assert!(berlin.delete_raw(secret));
         tokio::time::sleep(Duration::from_secs(5)).await;
         let said = adopted(&world);
-        assert_eq!(said, json!(["False", "UpstreamRunning"]), "{before:?}");
+        assert_eq!(said, ["False", "UpstreamRunning"], "{before:?}");
         we_wait_for_it(&world).await;
         process.stop().await;
     }
@@ -148,7 +141,7 @@ async fn our_write_that_meets_another_starts_a_search_for_another_manager() {
     });
     raise_revision(berlin);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(adopted(&world), json!(["False", "UpstreamRunning"]));
+    assert_eq!(adopted(&world), ["False", "UpstreamRunning"]);
     berlin.clear_faults();
     we_wait_for_it(&world).await;
     process.stop().await;

@@ -7,9 +7,12 @@ use fake_cluster::{Fault, Matcher, ObjectRef, Verb, object};
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, delete_machine_deployment},
-    snapshot::{self, boot_secret, text},
-    wire::{Life, Sent},
+    scenarios::{
+        BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, delete_machine_deployment,
+        nothing_is_made,
+    },
+    snapshot::{self, text},
+    wire::Life,
     world::put,
 };
 
@@ -22,9 +25,7 @@ async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_tol
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(WORKERS));
     world.settle().await;
-    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(boot_secret(berlin, name).is_none(), "{name}");
-    }
+    nothing_is_made(berlin);
     process.stop().await;
 }
 
@@ -36,9 +37,7 @@ async fn what_a_vanished_machine_deployment_left_is_removed_by_the_next_process(
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(WORKERS));
     let process = world.start_settled().await;
-    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(boot_secret(berlin, name).is_none(), "{name}");
-    }
+    nothing_is_made(berlin);
     assert_eq!(world.management.objects("operatingsystemconfigs").len(), 0);
     process.stop().await;
 }
@@ -50,7 +49,7 @@ async fn who_took_the_name_of_a_deleted_machine_deployment_keeps_what_was_made_f
     let (world, process) = Scenario::Provisioning.settled().await;
     process.stop().await;
     let berlin = world.worker("berlin");
-    delete_machine_deployment(berlin).await;
+    delete_machine_deployment(berlin, "workers").await;
     let being_deleted = berlin.revision();
     assert!(berlin.delete_raw(WORKERS));
     put(berlin, fixtures::a_machine_deployment("workers"));
@@ -68,9 +67,7 @@ async fn who_took_the_name_of_a_deleted_machine_deployment_keeps_what_was_made_f
     let life = Life::new();
     let process = world.start_settled_as(&life).await;
     process.stop().await;
-    let written = life.writes();
-    let written: Vec<String> = written.iter().map(Sent::line).collect();
-    assert_eq!(written, [""; 0]);
+    assert_eq!(life.lines(), [""; 0]);
     assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
 }
 

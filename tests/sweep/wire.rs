@@ -151,6 +151,11 @@ impl Life {
         sent
     }
 
+    /// What [`Self::writes`] returns, in short.
+    pub fn lines(&self) -> Vec<String> {
+        self.writes().iter().map(Sent::line).collect()
+    }
+
     /// Forgets what was sent.
     pub fn forget(&self) {
         self.sent

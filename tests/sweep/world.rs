@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use clap::Parser;
-use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
+use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb, object};
 use jiff::SignedDuration;
 use osm::{
     app::{self, Outside},
@@ -13,7 +14,7 @@ use osm::{
     telemetry::metrics::Metrics,
     tenant::secret_text::SecretText,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
@@ -142,6 +143,42 @@ impl World {
     /// A WorkerCluster, made or replaced.
     pub fn configure(&self, tenant: &str, spec: &Value) {
         put(&self.management, fixtures::a_worker_cluster(tenant, spec));
+    }
+
+    /// Gives `berlin` credentials of `registry.example`, in JSON.
+    pub fn give_registry_credentials(&self, credentials: &str) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "registries", "namespace": "berlin"},
+            "data": {"registry.example": STANDARD.encode(credentials)},
+        });
+        put(&self.management, secret);
+        let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
+        self.configure("berlin", &spec);
+    }
+
+    /// The WorkerCluster of a tenant; null without one.
+    pub fn own(&self, tenant: &str) -> Value {
+        let own = object("workerclusters", tenant, tenant);
+        self.management.get(own).unwrap_or_default()
+    }
+
+    /// Changes the WorkerCluster of a tenant as somebody else would.
+    pub fn change_own(&self, tenant: &str, change: impl FnOnce(&mut Value)) {
+        let mut own = self.own(tenant);
+        change(&mut own);
+        put(&self.management, own);
+    }
+
+    /// A condition of a tenant; null where nothing is said.
+    pub fn condition(&self, tenant: &str, kind: &str) -> Value {
+        let own = self.own(tenant);
+        let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
+        let found = conditions
+            .into_iter()
+            .flatten()
+            .find(|it| it["type"] == kind);
+        found.cloned().unwrap_or_default()
     }
 
     /// All clusters, by name.
