@@ -10,7 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::names::{
     CLAIM, CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KEPT, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
@@ -21,11 +21,12 @@ use osm::render::annotation_hash::annotation_hash;
 use serde_json::json;
 use tokio::process::Command;
 
+use crate::suite::administrator::{create, find, get, list, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures;
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, WORKER, merge, message};
+use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -87,9 +88,7 @@ async fn adopted(world: &'static World, layout: Layout) {
     tenant
         .entry("kube-system/older", ("Served", "KeptAsFound"))
         .await;
-    tenant
-        .entry("kube-system/workers", ("Served", "Current"))
-        .await;
+    tenant.is_current("workers").await;
     tenant.says("ProfilesInstalled", "True", "Installed").await;
     tenant.says("Ready", "True", "Ready").await;
     let after = secrets(&tenant).await;
@@ -98,12 +97,12 @@ async fn adopted(world: &'static World, layout: Layout) {
     if layout.webhooks.is_some() {
         the_profile_in_use_came_before_any_default((&stage, &tenant), begun).await;
     }
-    let profile = ok(tenant.profiles().get("osp-ubuntu").await, "it is there");
+    let profile = get(&tenant.profiles(), "osp-ubuntu").await;
     assert_eq!(profile.spec.version, VERSION, "no default replaces it");
     assert!(profile.annotations().contains_key(PINNED));
     manager.stop().await;
     // A restart finds everything current.
-    let status = async || ok(tenant.worker_clusters().get(WORKER).await, "it is read").status;
+    let status = async || get(&tenant.worker_clusters(), WORKER).await.status;
     let (before, restarted) = (status().await, Timestamp::now());
     let manager = Manager::start(&stage, &[]).await;
     manager.has_reconciled("served", 2.0).await;
@@ -150,14 +149,10 @@ pub async fn an_adoption_copies_no_more_profiles_than_the_quota_has_room_for(
     let there: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     for name in ["a", "b"] {
         let profile = OperatingSystemProfile::new(name, fixtures::a_profile("v1.0.0", "text").spec);
-        let created = there.create(&PostParams::default(), &profile).await;
-        ok(created, "an administrator may create it");
+        create(&there, &profile).await;
         let user = fixtures::a_machine_deployment(name);
-        drop(
-            tenant
-                .create(&fixtures::with_annotation(user, (PROFILE, name)))
-                .await,
-        );
+        let user = fixtures::with_annotation(user, (PROFILE, name));
+        tenant.create(&user).await;
     }
     renewed(&tenant, &KUBEONE, SignedDuration::from_hours(-2)).await;
     tenant.register().await;
@@ -167,7 +162,7 @@ pub async fn an_adoption_copies_no_more_profiles_than_the_quota_has_room_for(
     entry("kube-system/b", ("Refused", "ProfileNotFound")).await;
     // Profiles that bear the name of a default one are counted nowhere.
     entry("kube-system/workers", ("Served", "Current")).await;
-    let copied = ok(tenant.profiles().get_opt("b").await, "profiles are read");
+    let copied = find(&tenant.profiles(), "b").await;
     assert!(copied.is_none(), "it has no room");
     manager.stop().await;
 }
@@ -178,14 +173,10 @@ pub async fn adoption_nothing_copies_no_profile(world: &'static World) {
     restore(&tenant, &KUBEONE).await;
     let there: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let profile = OperatingSystemProfile::new("a", fixtures::a_profile("v1.0.0", "text").spec);
-    let created = there.create(&PostParams::default(), &profile).await;
-    ok(created, "an administrator may create it");
+    create(&there, &profile).await;
     let user = fixtures::a_machine_deployment("a");
-    drop(
-        tenant
-            .create(&fixtures::with_annotation(user, (PROFILE, "a")))
-            .await,
-    );
+    let user = fixtures::with_annotation(user, (PROFILE, "a"));
+    tenant.create(&user).await;
     renewed(&tenant, &KUBEONE, SignedDuration::from_hours(-2)).await;
     tenant.register().await;
     tenant.configure(json!({ "adoption": "Nothing" })).await;
@@ -193,7 +184,7 @@ pub async fn adoption_nothing_copies_no_profile(world: &'static World) {
     let entry = |name, entry| tenant.entry(name, entry);
     entry("kube-system/a", ("Refused", "ProfileNotFound")).await;
     entry("kube-system/workers", ("Served", "Current")).await;
-    let copied = ok(tenant.profiles().get_opt("a").await, "profiles are read");
+    let copied = find(&tenant.profiles(), "a").await;
     assert!(copied.is_none(), "nobody asked for it");
     manager.stop().await;
 }
@@ -218,11 +209,7 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     merge(&tenant.profiles(), "osp-ubuntu", newer).await;
     for name in ["workers", "older"] {
         let is_new = |secret: &k8s_openapi::api::core::v1::Secret| {
-            secret
-                .annotations()
-                .get(MADE_FOR_PROFILE_VERSION)
-                .map(String::as_str)
-                == Some("v1.9.1")
+            fixtures::has_annotation(secret, (MADE_FOR_PROFILE_VERSION, "v1.9.1"))
         };
         tenant.made_when(name, is_new).await;
     }
@@ -258,7 +245,7 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     let after = secrets(&tenant).await;
     assert_eq!(kept(&before), kept(&after), "uids and bytes");
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(tenant.admin.clone());
-    let claimed = ok(namespaces.get(CLOUD_INIT_SETTINGS).await, "it is there");
+    let claimed = get(&namespaces, CLOUD_INIT_SETTINGS).await;
     assert!(!claimed.annotations().contains_key(CLAIM));
     manager.stop().await;
 }
@@ -293,10 +280,7 @@ pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static Worl
     let worker = tenant.worker.admin_in(KUBE_SYSTEM);
     let (is_done, told) = try_hand_back(&tenant, &worker, &named).await;
     assert!(!is_done && told.contains("runs already"), "{told}");
-    tenant.unregister().await;
-    tenant
-        .says("Registered", "False", "RegistrationRemoved")
-        .await;
+    tenant.leave().await;
     manager.stop().await;
     for name in ["workers", "older"] {
         assert!(!rotates(&tenant, name).await, "{name}");
@@ -311,7 +295,7 @@ async fn stamps(tenant: &Tenant) -> BTreeMap<String, [String; 3]> {
     let configs: Api<OperatingSystemConfig> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let all = ListParams::default();
     let configs = ok(configs.list(&all).await, "configs are listed");
-    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
+    let secrets = list(&tenant.secrets()).await;
     let configs = configs
         .iter()
         .map(|it| (it.name_any(), fixtures::stamp(it.annotations())));
@@ -361,8 +345,8 @@ async fn rotates(tenant: &Tenant, name: &str) -> bool {
     let profiles: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let config = configs.get(&format!("{name}-kube-system-config")).await;
     let config = ok(config, "the old config is there");
-    let profile = ok(profiles.get("osp-ubuntu").await, "the old profile is there");
-    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let profile = get(&profiles, "osp-ubuntu").await;
+    let found = get(&tenant.machine_deployments(), name).await;
     let annotations = found.annotations();
     let now = [
         (MADE_FOR_REVISION, annotations[REVISION].clone()),

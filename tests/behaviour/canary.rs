@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::Api;
 use loadtest::collector::Collector;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{CLOUD_INIT_SETTINGS, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, list};
 use crate::suite::clouds::{CLOUDS, System, provider_spec, systems};
 use crate::suite::commands::{Admin, Said};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
@@ -101,28 +102,21 @@ fn hold_none(texts: &[(String, String)], secrets: &Secrets) {
 async fn told_by_commands(stage: &Stage, tenant: &Tenant, name: &str) -> Vec<(String, String)> {
     let admin = Admin::of(tenant);
     let namespace = tenant.namespace.as_str();
-    let selector = stage.selector();
-    let run = [
-        "--allow-loopback-servers",
-        "--registration-selector",
-        &selector,
-    ];
-    let one = ["--tenant", namespace];
     let worker = format!("{name}-aws");
     let mut told = Vec::new();
     for (words, code) in [
-        (vec!["tenants", "-o", "wide", "-n", namespace], 0),
-        (vec!["tenants", "-o", "json", "-n", namespace], 0),
-        ([&["explain", &worker][..], &one, &run].concat(), 0),
-        (
-            [&["explain", &worker, "-o", "json"][..], &one, &run].concat(),
-            0,
-        ),
-        ([&["plan", "--format", "json"][..], &one, &run].concat(), 1),
-        ([&["doctor"][..], &one, &run].concat(), 0),
-        ([&["doctor", "-o", "json"][..], &one, &run].concat(), 0),
+        (&["tenants", "-o", "wide", "-n", namespace][..], 0),
+        (&["tenants", "-o", "json", "-n", namespace], 0),
+        (&["explain", &worker], 0),
+        (&["explain", &worker, "-o", "json"], 0),
+        (&["plan", "--format", "json"], 1),
+        (&["doctor"], 0),
+        (&["doctor", "-o", "json"], 0),
     ] {
-        let said = admin.osm(&words).await;
+        let said = match words {
+            ["tenants", ..] => admin.osm(words).await,
+            _ => admin.osm_about((stage, tenant), words).await,
+        };
         assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
         assert!(said.out.len() > 40, "{words:?} says something: {said:?}");
         told.push((words.join(" "), unfolded(&said)));
@@ -159,9 +153,7 @@ async fn told_by(binary: Binary, collector: &Collector) -> Vec<(String, String)>
     for path in pages {
         told.push((path.to_owned(), page(&address, path).await));
     }
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}");
+    let log = binary.stop().await;
     let spans = collector
         .wait_for(|spans| spans.len() > 100, DEADLINE)
         .await;
@@ -200,11 +192,7 @@ async fn register(tenant: &Tenant, name: &str) {
     let mut registries = fixtures::a_secret("registries", ("docker.io", &by_password.to_string()));
     let data = registries.string_data.get_or_insert_default();
     data.insert("quay.io".to_owned(), by_token.to_string());
-    let made = tenant
-        .registrations()
-        .create(&PostParams::default(), &registries)
-        .await;
-    ok(made, "the credentials are made");
+    create(&tenant.registrations(), &registries).await;
     tenant
         .worker
         .apply_file("manifests/rbac/worker-node-credentials.yaml")
@@ -267,17 +255,16 @@ fn a_broken_worker(name: &str) -> MachineDeployment {
 
 async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
     let mut secrets = BTreeMap::from([(format!("a canary of {name}"), mark(name))]);
-    let every = ListParams::default();
     let mut take = |found: &Secret, key: &str| {
         let text = fixtures::text(found, key);
         if !text.is_empty() {
             secrets.insert(format!("{name}: {} of {}", key, found.name_any()), text);
         }
     };
-    for found in &ok(tenant.secrets().list(&every).await, "they are listed") {
+    for found in &list(&tenant.secrets()).await {
         take(found, "token");
     }
-    for found in &ok(tenant.tokens().list(&every).await, "they are listed") {
+    for found in &list(&tenant.tokens()).await {
         take(found, "token");
         take(found, "token-secret");
     }
@@ -300,11 +287,8 @@ async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
 /// What others than its machines may read of a tenant, by where it stands.
 async fn written_about(tenant: &Tenant, name: &str) -> Vec<(String, String)> {
     let admin = tenant.admin.clone();
-    let secrets = ok(
-        tenant.secrets().list(&ListParams::default()).await,
-        "they are listed",
-    );
-    let metadata: Vec<_> = secrets.items.iter().map(|it| &it.metadata).collect();
+    let secrets = list(&tenant.secrets()).await;
+    let metadata: Vec<_> = secrets.iter().map(|it| &it.metadata).collect();
     let metadata = serde_json::to_string(&metadata).expect("metadata is JSON");
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     let roles: Api<Role> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
@@ -336,11 +320,8 @@ async fn namespace_claims(namespaces: &Api<Namespace>, tenant: &Tenant) -> (Stri
 
 /// What a tenant's machines get.
 async fn held_by(tenant: &Tenant, name: &str) -> Vec<(String, String)> {
-    let secrets = ok(
-        tenant.secrets().list(&ListParams::default()).await,
-        "they are listed",
-    );
-    let values = secrets.items.into_iter().flat_map(|secret| {
+    let secrets = list(&tenant.secrets()).await;
+    let values = secrets.into_iter().flat_map(|secret| {
         let name = secret.name_any();
         let data = secret.data.unwrap_or_default().into_iter();
         data.map(move |(key, value)| (format!("{name}, {key}"), readable(&value.0)))

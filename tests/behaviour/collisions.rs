@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{DerivedNames, MADE_FOR};
 use serde_json::json;
 
+use crate::suite::administrator::{delete, list, merge};
 use crate::suite::audit::told;
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -52,10 +52,10 @@ pub async fn once_the_older_is_gone_the_younger_is_served(world: &'static World)
     let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "older-goes")).await;
     collide(&tenant).await;
     refused(&tenant).await;
-    delete(&tenant, OLDER).await;
+    delete_in(&tenant, OLDER).await;
     let names = made_for(&tenant, YOUNGER).await;
     tenant.entry("b-c/a", ("Served", "Current")).await;
-    delete(&tenant, YOUNGER).await;
+    delete_in(&tenant, YOUNGER).await;
     nothing_is_left(&tenant, &names).await;
     manager.stop().await;
 }
@@ -65,10 +65,10 @@ pub async fn when_the_younger_goes_the_older_keeps_what_it_has(world: &'static W
     collide(&tenant).await;
     refused(&tenant).await;
     let uids = uids(&tenant).await;
-    delete(&tenant, YOUNGER).await;
+    delete_in(&tenant, YOUNGER).await;
     assert_eq!(self::uids(&tenant).await, uids);
     let names = made_for(&tenant, OLDER).await;
-    delete(&tenant, OLDER).await;
+    delete_in(&tenant, OLDER).await;
     nothing_is_left(&tenant, &names).await;
     manager.stop().await;
 }
@@ -132,17 +132,15 @@ async fn made_for(tenant: &Tenant, (namespace, name): (&str, &str)) -> DerivedNa
     names
 }
 
-async fn delete(tenant: &Tenant, (namespace, name): (&str, &str)) {
+async fn delete_in(tenant: &Tenant, (namespace, name): (&str, &str)) {
     let api = tenant.machine_deployments_in(namespace);
-    let deleted = api.delete(name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&api, name).await;
     wait::for_absence(&api, name).await;
 }
 
 async fn uids(tenant: &Tenant) -> Vec<Option<String>> {
-    let all = kube::api::ListParams::default();
-    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
-    let configs = ok(tenant.configs().list(&all).await, "configs are listed");
+    let secrets = list(&tenant.secrets()).await;
+    let configs = list(&tenant.configs()).await;
     let uids = secrets.iter().map(ResourceExt::uid);
     uids.chain(configs.iter().map(ResourceExt::uid)).collect()
 }

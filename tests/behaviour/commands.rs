@@ -6,7 +6,7 @@ use tempfile::NamedTempFile;
 use tokio::process::Command;
 
 use crate::suite::server::ok;
-use crate::suite::stage::Tenant;
+use crate::suite::stage::{Stage, Tenant};
 
 /// What a command said.
 #[derive(Debug)]
@@ -57,6 +57,14 @@ impl Admin {
     pub async fn osm(&self, words: &[&str]) -> Said {
         let management = ["--kubeconfig", path(&self.management)];
         run(&[words, &management].concat()).await
+    }
+
+    /// Runs a command about a tenant of a stage, on the management cluster.
+    pub async fn osm_about(&self, (stage, tenant): (&Stage, &Tenant), words: &[&str]) -> Said {
+        let selector = stage.selector();
+        let tenant = ["--tenant", &tenant.namespace, "--allow-loopback-servers"];
+        let selector = ["--registration-selector", &selector];
+        self.osm(&[words, &tenant, &selector].concat()).await
     }
 
     /// Runs a command on both clusters.

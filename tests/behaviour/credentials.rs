@@ -1,24 +1,22 @@
 //! Credentials for the machines of one machine deployment alone.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use loadtest::control_plane::client_of;
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, INPUTS, REVISION};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 
+use crate::suite::administrator::{delete, find, merge};
 use crate::suite::audit::told;
 use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile, on_cloud};
 use crate::suite::process::Manager;
-use crate::suite::removal::delete;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, merge, message};
+use crate::suite::stage::{Made, Stage, Tenant, message};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -34,9 +32,7 @@ pub async fn each_machine_deployments_token_reads_its_own_secrets_and_no_others(
     let second = tenant.serve(&a_little_machine_deployment("second")).await;
     let edge = on_cloud(a_little_machine_deployment("edge"), "edge");
     let edge = tenant.serve(&edge).await;
-    tenant
-        .says("NodeCredentials", "True", "PerMachineDeployment")
-        .await;
+    has_own_credentials(&tenant).await;
     tenant.says("Ready", "True", "Ready").await;
     for (made, at_edge) in [(&first, 403), (&second, 403), (&edge, 200)] {
         let token = own_token(&tenant, made).await;
@@ -70,7 +66,7 @@ pub async fn each_machine_deployments_token_reads_its_own_secrets_and_no_others(
     }
     let token = own_token(&tenant, &first).await;
     let second_before = parts(&tenant, &second).await;
-    delete(&tenant, "first").await;
+    tenant.delete("first").await;
     wait::for_absence(&tenant.machine_deployments(), "first").await;
     assert_eq!(parts(&tenant, &first).await, Vec::<String>::new());
     assert_eq!(parts(&tenant, &second).await, second_before);
@@ -89,9 +85,7 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
 ) {
     let stage = Stage::open(world, "no-rights");
     let (tenant, manager) = Manager::with_tenant(&stage).await;
-    tenant
-        .configure(credentials_spec("PerMachineDeployment"))
-        .await;
+    opt_in(&tenant).await;
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
@@ -102,16 +96,14 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
     let said = message(&said, "NodeCredentials");
     assert!(said.contains(RIGHTS), "it says what to do: {said}");
     // Deleting it takes no rights that are not there.
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     drop(tenant.serve(&a_little_machine_deployment("others")).await);
     manager.stop().await;
 
     tenant.worker.apply_file(RIGHTS).await;
     let manager = Manager::start(&stage, &[]).await;
-    tenant
-        .says("NodeCredentials", "True", "PerMachineDeployment")
-        .await;
+    has_own_credentials(&tenant).await;
     let others = tenant
         .made_when("others", |found| !holds(found, &fetcher))
         .await;
@@ -127,8 +119,7 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
     let (accounts, roles, bindings) = apis(&tenant);
     // Its token is deleted with the account, and the watch reports that.
     let name = &made.names.fetcher;
-    let deleted = accounts.delete(name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&accounts, name).await;
     let made = tenant
         .made_when("workers", |found| !holds(found, &before))
         .await;
@@ -142,13 +133,8 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
         "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"],
     }] });
     merge(&roles, name, widened).await;
-    let deleted = bindings.delete(name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
-    let deleted = tenant
-        .secrets()
-        .delete(&made.names.fetcher_token, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&bindings, name).await;
+    delete(&tenant.secrets(), &made.names.fetcher_token).await;
     wait::for_object(&bindings, name, "it is back", |_| true).await;
     wait::for_object(&roles, name, "it is narrow again", |found| {
         let mut granted = found.rules.iter().flatten();
@@ -168,9 +154,7 @@ pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static 
     let shared = tenant.serve(&a_little_machine_deployment("workers")).await;
     let fetcher = fetcher_token(&tenant).await;
     assert!(fetches_with(&shared, &fetcher));
-    tenant
-        .configure(credentials_spec("PerMachineDeployment"))
-        .await;
+    opt_in(&tenant).await;
     let own = tenant
         .made_when("workers", |found| !holds(found, &fetcher))
         .await;
@@ -181,9 +165,7 @@ pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static 
         shared.kubelet_kubeconfig.uid()
     );
     tenant.says("Ready", "True", "Ready").await;
-    tenant
-        .entry("kube-system/workers", ("Served", "Current"))
-        .await;
+    tenant.is_current("workers").await;
     manager.stop().await;
 
     let restarted = Timestamp::now();
@@ -214,7 +196,7 @@ pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static 
         "machines that start now have the token"
     );
     tenant.says("NodeCredentials", "True", "SharedGetter").await;
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     assert_eq!(parts(&tenant, &back).await, Vec::<String>::new());
     manager.stop().await;
@@ -232,16 +214,13 @@ pub async fn purge_and_the_removal_of_orphans_take_credentials_along(world: &'st
     tenant
         .change("vanishing", json!({ "metadata": { "finalizers": null } }))
         .await;
-    delete(&tenant, "vanishing").await;
+    tenant.delete("vanishing").await;
     wait::for_absence(&tenant.machine_deployments(), "vanishing").await;
     let manager = Manager::start(&stage, &[]).await;
     wait::for_absence(&tenant.configs(), &vanishing.names.config).await;
     assert_eq!(parts(&tenant, &vanishing).await, Vec::<String>::new());
     assert_eq!(parts(&tenant, &workers).await.len(), 4);
-    tenant.unregister().await;
-    tenant
-        .says("Registered", "False", "RegistrationRemoved")
-        .await;
+    tenant.leave().await;
     assert_eq!(parts(&tenant, &workers).await, Vec::<String>::new());
     manager.stop().await;
 }
@@ -251,12 +230,16 @@ pub async fn opted_in(stage: &Stage) -> (Tenant, Manager) {
     let tenant = stage.tenant().await;
     tenant.worker.apply_file(RIGHTS).await;
     let manager = Manager::start(stage, &[]).await;
-    tenant
-        .configure(credentials_spec("PerMachineDeployment"))
-        .await;
+    opt_in(&tenant).await;
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     (tenant, manager)
+}
+
+/// Asks for credentials per machine deployment.
+async fn opt_in(tenant: &Tenant) {
+    let spec = credentials_spec("PerMachineDeployment");
+    tenant.configure(spec).await;
 }
 
 fn credentials_spec(credentials: &str) -> serde_json::Value {
@@ -272,6 +255,12 @@ pub fn a_fetching_profile() -> OperatingSystemProfile {
         .replace("openstack", "edge");
     profile.spec = serde_json::from_str(&spec).expect("it was one before");
     profile
+}
+
+/// Waits until the WorkerCluster says that machines have credentials of their own.
+async fn has_own_credentials(tenant: &Tenant) {
+    let condition = tenant.says("NodeCredentials", "True", "PerMachineDeployment");
+    condition.await;
 }
 
 fn holds(secret: &Secret, text: &str) -> bool {
@@ -334,19 +323,13 @@ fn apis(tenant: &Tenant) -> (Api<ServiceAccount>, Api<Role>, Api<RoleBinding>) {
 async fn parts(tenant: &Tenant, made: &Made) -> Vec<String> {
     let (accounts, roles, bindings) = apis(tenant);
     let name = &made.names.fetcher;
-    let secret = tenant.secrets().get_opt(&made.names.fetcher_token).await;
-    let found = BTreeMap::from([
-        (
-            "ServiceAccount",
-            ok(accounts.get_opt(name).await, "read").is_some(),
-        ),
-        ("Role", ok(roles.get_opt(name).await, "read").is_some()),
-        (
-            "RoleBinding",
-            ok(bindings.get_opt(name).await, "read").is_some(),
-        ),
-        ("Secret", ok(secret, "read").is_some()),
-    ]);
+    let (secrets, token) = (tenant.secrets(), &made.names.fetcher_token);
+    let found = [
+        ("Role", find(&roles, name).await.is_some()),
+        ("RoleBinding", find(&bindings, name).await.is_some()),
+        ("Secret", find(&secrets, token).await.is_some()),
+        ("ServiceAccount", find(&accounts, name).await.is_some()),
+    ];
     let found = found.into_iter().filter(|(_, is_there)| *is_there);
     found.map(|(kind, _)| kind.to_owned()).collect()
 }

@@ -7,9 +7,9 @@ use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, merge};
 use crate::suite::fixtures::{self, PROFILE_NAME, a_profile};
 use crate::suite::server::ok;
-use crate::suite::stage::merge;
 use crate::suite::world::World;
 
 pub async fn a_configs_spec_never_changes_and_its_annotations_may(world: &'static World) {
@@ -23,10 +23,7 @@ pub async fn a_configs_spec_never_changes_and_its_annotations_may(world: &'stati
         },
     }));
     let config = ok(config, "it is a config");
-    let created = ok(
-        configs.create(&PostParams::default(), &config).await,
-        "it is made",
-    );
+    let created = create(&configs, &config).await;
     let utility = created
         .spec
         .provisioning_utility
@@ -50,10 +47,7 @@ pub async fn a_profiles_spec_changes_with_its_version_only(world: &'static World
     let client = in_namespace(world, "versioned-profile").await;
     let profiles: Api<OperatingSystemProfile> = Api::default_namespaced(client);
     let profile = a_profile("v1.0.0", "first");
-    ok(
-        profiles.create(&PostParams::default(), &profile).await,
-        "it is made",
-    );
+    create(&profiles, &profile).await;
     let message = refused(
         &profiles,
         PROFILE_NAME,
@@ -84,10 +78,7 @@ pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(
     let client = in_namespace(world, "overlay-profile").await;
     let profiles: Api<OperatingSystemProfile> = Api::default_namespaced(client);
     let profile = a_profile("v1.0.0", "first");
-    ok(
-        profiles.create(&PostParams::default(), &profile).await,
-        "it is made",
-    );
+    create(&profiles, &profile).await;
     let shared = [
         "supportedCloudProviders",
         "bootstrapConfig",
@@ -114,10 +105,7 @@ pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'st
     let spec = json!({ "kubeconfigSecretRef": { "name": "worker" } });
     let spec = ok(serde_json::from_value(spec), "it is a spec");
     let made = WorkerCluster::new("worker", spec);
-    ok(
-        worker_clusters.create(&PostParams::default(), &made).await,
-        "it is made",
-    );
+    create(&worker_clusters, &made).await;
     let status = json!({ "status": { "version": "v1" }, "spec": { "paused": true } });
     merge(&worker_clusters, "worker", status.clone()).await;
     let params = PatchParams::default();

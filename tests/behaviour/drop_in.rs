@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, ListParams};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{
@@ -19,14 +19,15 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 use tokio::process::Command;
 
+use crate::suite::administrator::{create, delete, get, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
-    CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_data, with_annotation,
+    CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_annotation, has_data,
+    with_annotation,
 };
 use crate::suite::life::{has_served, page};
 use crate::suite::process::LoggedProcess;
 use crate::suite::server::{Server, ok};
-use crate::suite::stage::merge;
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
@@ -168,11 +169,7 @@ async fn made(worker: &Server, revision: &str) -> (Secret, Secret) {
     let names = DerivedNames::new(KUBE_SYSTEM, "workers");
     let secrets: Api<Secret> = Api::namespaced(worker.admin().await, CLOUD_INIT_SETTINGS);
     let bootstrap = wait::for_object(&secrets, &names.bootstrap, "it is current", |found| {
-        found
-            .annotations()
-            .get(MADE_FOR_REVISION)
-            .map(String::as_str)
-            == Some(revision)
+        has_annotation(found, (MADE_FOR_REVISION, revision))
     });
     let bootstrap = bootstrap.await;
     let provisioning = secrets.get(&names.provisioning).await;
@@ -187,8 +184,7 @@ pub async fn kubeones_line_serves_one_cluster_with_its_definitions_and_rights(
     let credentials = r#"{"username":"registry-user","password":"secret"}"#;
     let credentials = a_secret("registry-credentials", ("registry.example", credentials));
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
-    let created = secrets.create(&PostParams::default(), &credentials).await;
-    ok(created, "it is made");
+    create(&secrets, &credentials).await;
     let begun = Timestamp::now();
     let controller = Controller::start(&cluster, Way::Environment, KUBEONE).await;
     let all: Api<MachineDeployment> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
@@ -206,7 +202,7 @@ pub async fn kubeones_line_serves_one_cluster_with_its_definitions_and_rights(
     let (_, rotated) = made(&cluster, "2").await;
     assert_eq!(rotated.data, bootstrap.data, "the same bytes");
     // What names no profile is left to the webhook.
-    let unnamed = ok(all.get("unnamed").await, "it is there");
+    let unnamed = get(&all, "unnamed").await;
     assert!(unnamed.finalizers().is_empty() && !unnamed.annotations().contains_key(PROFILE));
     an_error_is_an_event(&cluster).await;
     who_waits_to_lead_is_ready(&cluster).await;
@@ -255,11 +251,6 @@ async fn a_restart_writes_nothing(cluster: &Server, folder: tempfile::TempDir) {
         it.verb != "delete" && !["machinedeployments", "events"].contains(&it.resource.as_str())
     });
     assert!(written.is_empty(), "{}", told(&written));
-}
-
-async fn create(all: &Api<MachineDeployment>, machine_deployment: &MachineDeployment) {
-    let created = all.create(&PostParams::default(), machine_deployment).await;
-    ok(created, "it is made");
 }
 
 /// The definitions drop what they do not know: what is there is what was sent all the same.
@@ -315,10 +306,9 @@ async fn who_waits_to_lead_is_ready(cluster: &Server) {
 
 /// Deletes the machine deployment `workers`: all that is ours goes with it.
 async fn remove(cluster: &Server, all: &Api<MachineDeployment>) {
-    let found = ok(all.get("workers").await, "it is there");
+    let found = get(all, "workers").await;
     assert!(found.finalizers().iter().any(|name| name == FINALIZER));
-    let deleted = all.delete("workers", &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(all, "workers").await;
     wait::for_absence(all, "workers").await;
     let names = DerivedNames::new(KUBE_SYSTEM, "workers");
     let admin = cluster.admin().await;
@@ -340,7 +330,7 @@ async fn remove(cluster: &Server, all: &Api<MachineDeployment>) {
 
 async fn assert_the_lease_is_free(cluster: &Server, name: &str) {
     let leases: Api<Lease> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
-    let lease = ok(leases.get(name).await, "there was a leader");
+    let lease = get(&leases, name).await;
     let holder = lease.spec.and_then(|spec| spec.holder_identity);
     assert_eq!(holder.as_deref(), Some(""), "it was released");
 }

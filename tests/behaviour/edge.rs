@@ -1,14 +1,13 @@
 //! The script for machines of the provider `edge`.
 
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 use osm::api::names::{DerivedNames, EDGE_SCRIPT_KEY, KUBE_SYSTEM};
 use serde_json::json;
 
+use crate::suite::administrator::{delete, find, get};
 use crate::suite::fixtures::{self, a_machine_deployment, on_cloud};
 use crate::suite::process::Manager;
-use crate::suite::removal::{delete, remains};
-use crate::suite::server::ok;
+use crate::suite::removal::remains;
 use crate::suite::stage::Stage;
 use crate::suite::wait;
 use crate::suite::world::World;
@@ -20,7 +19,7 @@ pub async fn an_edge_script_is_there_as_long_as_its_machine_deployment(world: &'
         .await;
     let name = "edge-provider-script-workers-kube-system";
     let secrets = tenant.secrets();
-    let first = ok(secrets.get(name).await, "it is made before the documents");
+    let first = get(&secrets, name).await;
     assert_eq!(first.immutable, None, "it changes in place");
     let script = fixtures::text(&first, EDGE_SCRIPT_KEY);
     assert!(script.starts_with("#!/bin/bash\n"), "{script}");
@@ -37,21 +36,20 @@ pub async fn an_edge_script_is_there_as_long_as_its_machine_deployment(world: &'
     .await;
     assert_eq!(changed.uid(), first.uid(), "it was never absent");
 
-    let deleted = secrets.delete(name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&secrets, name).await;
     let back = wait::for_object(&secrets, name, "it is back", |found| {
         found.uid() != changed.uid()
     })
     .await;
     assert_eq!(back.data, changed.data);
 
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
 
     drop(tenant.serve(&a_machine_deployment("cloudy")).await);
     let none = DerivedNames::new(KUBE_SYSTEM, "cloudy").edge_script;
-    let none = ok(secrets.get_opt(&none).await, "Secrets are read");
+    let none = find(&secrets, &none).await;
     assert_eq!(none, None, "other clouds hand out user data");
     manager.stop().await;
 }

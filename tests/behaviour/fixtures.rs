@@ -151,6 +151,11 @@ pub fn named(name: &str) -> ObjectMeta {
     }
 }
 
+/// Whether an object has an annotation with this value.
+pub fn has_annotation(object: &impl ResourceExt, (key, value): (&str, &str)) -> bool {
+    object.annotations().get(key).is_some_and(|it| it == value)
+}
+
 /// Whether a Secret has a value under the key.
 pub fn has_data(secret: &Secret, key: &str) -> bool {
     let data = secret.data.as_ref();

@@ -5,11 +5,11 @@ use std::path::Path;
 use osm::api::names::PROFILE;
 use serde_json::Value;
 
+use crate::suite::administrator::get;
 use crate::suite::browser::{Scheme, dom, screenshot};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{page, page_with};
 use crate::suite::process::Binary;
-use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, WORKER};
 use crate::suite::wait;
 use crate::suite::world::World;
@@ -57,7 +57,7 @@ pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'stat
     })
     .await;
     assert_eq!(at(&row, "/name"), format!("{}/worker", tenant.namespace));
-    let status = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    let status = get(&tenant.worker_clusters(), WORKER).await;
     let status = status.status.expect("it was written");
     assert_eq!(
         at(&row, "/version"),
@@ -83,9 +83,7 @@ pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'stat
     std::fs::write(token.path(), "another-token-of-this-test\n").expect("the file is ours");
     let refused = page_with(&address, ("/fleet.json", head)).await;
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}");
+    let log = binary.stop().await;
     assert!(!log.contains("t0ken-of-this-test"), "the token is no news");
 }
 

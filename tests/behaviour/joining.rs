@@ -18,6 +18,7 @@ use osm::api::names::{
 };
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, delete, get};
 use crate::suite::credentials::a_fetching_profile;
 use crate::suite::fixtures::{self, a_little_machine_deployment};
 use crate::suite::process::Manager;
@@ -147,10 +148,7 @@ async fn break_each_way(tenant: &Tenant, (made, kind): (&Made, &Kind), object: &
             let _ = api.delete(&name, &DeleteParams::default()).await;
             let mut restored = object.clone();
             restored.metadata = fixtures::named(&name);
-            drop(ok(
-                api.create(&PostParams::default(), &restored).await,
-                "it is restored",
-            ));
+            drop(create(&api, &restored).await);
         }
         is_well(tenant, made, &what).await;
     }
@@ -221,7 +219,7 @@ async fn is_allowed(api: &Api<DynamicObject>, name: &str, change: &Change) -> bo
             if api.create(&params, &probe).await.is_err() {
                 return false;
             }
-            ok(api.delete(name, &DeleteParams::default()).await, "it goes").map_left(drop);
+            delete(api, name).await;
             // The manager may be faster; then it is right already.
             api.create(&PostParams::default(), &other).await
         }
@@ -264,7 +262,7 @@ async fn is_well(tenant: &Tenant, made: &Made, what: &str) {
 
 /// A person does what the condition says, where the manager does not know whether it may.
 async fn run_what_is_asked(tenant: &Tenant) {
-    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    let own = get(&tenant.worker_clusters(), WORKER).await;
     let why = message(&own, "MachinesCanJoin");
     let command = format!("kubectl -n {CLOUD_INIT_SETTINGS} delete secret ");
     let name = why.split_once(&command).map(|(_, rest)| rest);
@@ -397,8 +395,7 @@ pub async fn a_right_that_is_revoked_is_named_with_the_command_that_restores_it(
     for (namespace, resource, name) in bindings_of_the_manager() {
         let what = format!("{resource} {namespace}/{name} is deleted");
         let api = api(&tenant, &(namespace, resource));
-        let deleted = api.delete(&name, &DeleteParams::default()).await;
-        ok(deleted, "an administrator may delete").map_left(drop);
+        delete(&api, &name).await;
         // A watch goes on without its right until it begins again.
         tenant.worker.stop().await;
         tenant.worker.start_again().await;

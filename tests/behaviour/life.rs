@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use kube::api::{ListParams, PostParams};
 use loadtest::collector::{Collector, Span};
 use osm::api::names::{FETCHER_TOKEN, KUBECONFIG_KEY};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::suite::administrator::{create, get, list, merge};
 use crate::suite::fixtures::{
     self, CLOUD_CANARY, a_little_machine_deployment, a_machine_deployment, a_profile,
 };
@@ -32,9 +32,7 @@ pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm(world: &
     let binary = Binary::start(&stage, &["--otlp-endpoint", &collector.endpoint()]);
     tenant.register().await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}: {log}");
+    binary.stop().await;
     let is_whole = |spans: &[Span]| spans.iter().any(|span| is_first_success(span, spans));
     let spans = ok(
         collector.wait_for(is_whole, DEADLINE).await,
@@ -95,9 +93,7 @@ pub async fn a_reconcile_is_linked_to_what_its_machine_deployment_was_changed_fo
         annotations.insert("traceparent".to_owned(), traceparent);
         drop(tenant.serve(&made).await);
     }
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}: {log}");
+    binary.stop().await;
     let roots = |spans: &[Span], name: &str| -> Vec<Span> {
         let mut found = spans.to_vec();
         found.retain(|it| {
@@ -180,11 +176,7 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(worl
     let binary = Binary::start(&stage, &["--log-filter", "trace"]);
     let registry = json!({ "username": "robot", "password": REGISTRY_CANARY }).to_string();
     let credentials = fixtures::a_secret("registries", ("docker.io", &registry));
-    let made = tenant
-        .registrations()
-        .create(&PostParams::default(), &credentials)
-        .await;
-    ok(made, "the credentials are made");
+    create(&tenant.registrations(), &credentials).await;
     tenant
         .configure(json!({ "registryCredentialsSecretRef": { "name": "registries" } }))
         .await;
@@ -202,10 +194,8 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(worl
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     let broken = a_profile("v1.0.1", "{{ Token.no.such.field }}").spec;
     let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
-    crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
-    tenant
-        .entry("kube-system/workers", ("Refused", "RenderFailed"))
-        .await;
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    tenant.is_refused("workers", "RenderFailed").await;
 
     let secrets = secrets(&tenant, &made, &kubeconfig).await;
     let document = made.provisioning_text();
@@ -222,9 +212,7 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(worl
     assert!(metrics.contains("osm_reconciles_total"), "{metrics}");
     let fleet = fleet_page(&address).await;
     assert_eq!(fleet.matches("RenderFailed: ").count(), 2, "{fleet}");
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}");
+    let log = binary.stop().await;
     assert!(log.contains("engaged"), "it has logged");
     let told = [
         ("the log", log),
@@ -249,10 +237,7 @@ const IN_DOCUMENT: [&str; 2] = ["the bootstrap token", "the registry's password"
 
 /// Everything that may be told to nobody.
 async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'static str, String> {
-    let fetcher = ok(
-        tenant.secrets().get(FETCHER_TOKEN).await,
-        "the fetcher has a token",
-    );
+    let fetcher = get(&tenant.secrets(), FETCHER_TOKEN).await;
     let tokens = tenant.tokens_of(&made.names).await;
     let token = tokens.first().expect("it has a token");
     let (_, credential) = kubeconfig.split_once("token: ").expect("it has a token");
@@ -272,13 +257,9 @@ async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'s
 
 /// Everything of a kind, as JSON.
 pub async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
-    let listed = ok(api.list(&ListParams::default()).await, "they are listed");
-    let objects = listed
-        .items
-        .iter()
-        .inspect(|it| assert!(!it.name_any().is_empty()));
-    let objects: Vec<&K> = objects.collect();
-    serde_json::to_string(&objects).expect("objects are JSON")
+    let listed = list(api).await;
+    assert!(listed.iter().all(|it| !it.name_any().is_empty()));
+    serde_json::to_string(&listed).expect("objects are JSON")
 }
 
 /// Both forms of the fleet page.

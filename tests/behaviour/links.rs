@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams};
+use kube::api::Api;
 use osm::api::names::REVISION;
 
+use crate::suite::administrator::{delete, get};
 use crate::suite::fixtures::a_machine_deployment;
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
-use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, WORKER, conditions, message};
 use crate::suite::terminator::{After, Terminator};
 use crate::suite::wait;
@@ -94,7 +94,7 @@ pub async fn a_version_of_megabytes_harms_no_other_tenant(world: &'static World)
     let kubeconfig = end.kubeconfig(&berlin.worker, IN_WORKER).await;
     berlin.register_as(WORKER, &kubeconfig).await;
     berlin.says("Ready", "True", "Ready").await;
-    let status = ok(berlin.worker_clusters().get(WORKER).await, "it is read").status;
+    let status = get(&berlin.worker_clusters(), WORKER).await.status;
     let version = status.and_then(|status| status.version).unwrap_or_default();
     assert_eq!(version, "1".repeat(63) + "…");
     // The WorkerClusters of all tenants are in one watch.
@@ -178,8 +178,7 @@ pub async fn a_cluster_without_machine_deployments_is_waited_for(world: &'static
     let stage = Stage::open(world, "not-served");
     let tenant = stage.tenant().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(tenant.admin.clone());
-    let one = DeleteParams::default();
-    ok(definitions.delete(DEFINITION, &one).await, "it goes").map_left(drop);
+    delete(&definitions, DEFINITION).await;
     wait::for_absence(&definitions, DEFINITION).await;
     let all = Api::<osm::api::machine_deployment::MachineDeployment>::all(tenant.admin.clone());
     wait::until("the kind is not served", async || {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{MACHINES_MADE_FROM, REVISION};
 use osm::api::profile::OperatingSystemProfile;
@@ -12,12 +12,13 @@ use osm::plan::machine_rollout::replaced_for;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
+use crate::suite::administrator::{get, list, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{self, PROFILE_NAME, a_little_machine_deployment};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, merge, message};
+use crate::suite::stage::{Stage, Tenant, message};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -75,11 +76,8 @@ pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
         .filter(|it| it.resource == "machinedeployments" && it.code == 200)
         .collect();
     assert_eq!(patches.len(), 4, "{}", told(&patches));
-    let events = ok(
-        tenant.worker_events().list(&ListParams::default()).await,
-        "Events are listed",
-    );
-    let replacing = events.items.iter();
+    let events = list(&tenant.worker_events()).await;
+    let replacing = events.iter();
     let replacing = replacing.filter(|it| it.reason.as_deref() == Some("ReplacingMachines"));
     assert_eq!(replacing.count(), 2);
 }
@@ -101,7 +99,7 @@ fn file_of(profile: &OperatingSystemProfile) -> NamedTempFile {
 
 /// machine-controller has made every machine from the template as it stands.
 async fn at_rest(tenant: &Tenant, name: &str) {
-    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let found = get(&tenant.machine_deployments(), name).await;
     set_status(tenant, &found, 1).await;
 }
 
@@ -124,7 +122,7 @@ async fn set_status(tenant: &Tenant, found: &MachineDeployment, updated: u32) {
 /// Replaces the machines as machine-controller does: another revision, documents for it, machines.
 async fn replace_machines(tenant: &Tenant, name: &str) {
     tenant.annotate(name, (REVISION, "2")).await;
-    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let found = get(&tenant.machine_deployments(), name).await;
     set_status(tenant, &found, 0).await;
     let made = tenant.made(name, "2").await;
     assert!(made.provisioning_text().contains("second"));

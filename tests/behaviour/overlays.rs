@@ -1,19 +1,18 @@
 //! Profiles that extend others.
 
 use kube::ResourceExt;
-use kube::api::DeleteParams;
 use osm::api::names::{MADE_FOR_PROFILE_VERSION, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{delete, merge};
 use crate::suite::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
     with_annotation,
 };
 use crate::suite::process::Manager;
 use crate::suite::rotation::{change_profile, install};
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::stage::{Made, Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -81,10 +80,7 @@ pub async fn a_missing_base_is_told_touches_nothing_and_heals_when_it_comes(worl
     let made = tenant.made("workers", "1").await;
     assert!(fixtures::config_text(&made.config).contains("here now"));
     let profiles = tenant.profiles();
-    let deleted = profiles
-        .delete(PROFILE_NAME, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&profiles, PROFILE_NAME).await;
     drop(tenant.entry("kube-system/workers", refused).await);
     assert_eq!(versions(&tenant, &made).await, of_made(&made));
     manager.stop().await;
@@ -95,9 +91,7 @@ pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(worl
     install(&tenant, &an_overlay("site", ("team", json!({})))).await;
     install(&tenant, &an_overlay("team", ("site", json!({})))).await;
     drop(tenant.create(&of("workers", "site")).await);
-    let entry = tenant
-        .entry("kube-system/workers", ("Refused", "OverlayCycle"))
-        .await;
+    let entry = tenant.is_refused("workers", "OverlayCycle").await;
     let message = entry.message.unwrap_or_default();
     assert!(message.contains("take spec.extends out"), "{message}");
     let whose = format!("{} gets an Event about the circle", tenant.namespace);

@@ -9,13 +9,13 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use crate::suite::administrator::{get, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::credentials::opted_in;
 use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -36,7 +36,7 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
 
     // Machines could not fetch with it, whatever else is current.
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
-    let role = ok(roles.get(FETCHER).await, "it is there");
+    let role = get(&roles, FETCHER).await;
     merge(&roles, FETCHER, json!({ "rules": [] })).await;
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(3), "{text}");

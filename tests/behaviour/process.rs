@@ -272,6 +272,14 @@ impl Binary {
         self.process.signal(name).await;
     }
 
+    /// Ends it as Kubernetes does, and hands out everything that it logged.
+    pub async fn stop(self) -> String {
+        self.signal("TERM").await;
+        let (status, log) = self.ended().await;
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+
     /// Waits for its end, and hands out everything that it logged.
     pub async fn ended(mut self) -> (ExitStatus, String) {
         self.process.ended().await

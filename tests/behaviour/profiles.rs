@@ -3,17 +3,17 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::Api;
 use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION, SETTINGS_RESTORED};
 use serde_json::json;
 
+use crate::suite::administrator::{create, delete, get, list, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
 use crate::suite::process::Manager;
 use crate::suite::rotation::install;
-use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
@@ -44,17 +44,11 @@ pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'
     let tenant = stage.tenant().await;
     let namespaces: Api<Namespace> = Api::all(tenant.management.clone());
     let shared = fixtures::a_namespace("shared-profiles");
-    ok(
-        namespaces.create(&PostParams::default(), &shared).await,
-        "it is made",
-    );
+    create(&namespaces, &shared).await;
     let profiles: Api<osm::api::profile::OperatingSystemProfile> =
         Api::namespaced(tenant.management.clone(), "shared-profiles");
     let profile = a_profile("v1.0.0", "shared by all");
-    ok(
-        profiles.create(&PostParams::default(), &profile).await,
-        "it is made",
-    );
+    create(&profiles, &profile).await;
     let manager = Manager::start(&stage, &["--profile-namespace", "shared-profiles"]).await;
     tenant.register().await;
     let named = (PROFILE_NAMESPACE, "shared-profiles");
@@ -69,9 +63,7 @@ pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it
 ) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-profile")).await;
     drop(tenant.create(&a_little_machine_deployment("workers")).await);
-    tenant
-        .entry("kube-system/workers", ("Refused", "ProfileNotFound"))
-        .await;
+    tenant.is_refused("workers", "ProfileNotFound").await;
     tenant.says("Ready", "False", "SomeNotServed").await;
     install(&tenant, &a_profile("v1.0.0", "here now")).await;
     drop(tenant.made("workers", "1").await);
@@ -85,10 +77,8 @@ pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     let broken = a_profile("v1.0.1", "{{ NoSuchVariable }}").spec;
     let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
-    crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
-    tenant
-        .entry("kube-system/workers", ("Refused", "RenderFailed"))
-        .await;
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    tenant.is_refused("workers", "RenderFailed").await;
     let after = tenant.made("workers", "1").await;
     assert_eq!(after.uids(), before.uids());
     let versions = [&before, &after].map(|it| it.provisioning.resource_version());
@@ -104,15 +94,10 @@ pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'sta
     tenant.register().await;
     let alone = tenant.create(&a_machine_deployment("alone")).await;
     let named = (PROFILE, "osp-ubuntu");
-    drop(
-        tenant
-            .serve(&with_annotation(a_machine_deployment("workers"), named))
-            .await,
-    );
-    let found = ok(
-        tenant.machine_deployments().get("alone").await,
-        "it is there",
-    );
+    tenant
+        .serve(&with_annotation(a_machine_deployment("workers"), named))
+        .await;
+    let found = get(&tenant.machine_deployments(), "alone").await;
     assert_eq!(
         found.metadata.resource_version,
         alone.metadata.resource_version
@@ -150,10 +135,7 @@ pub async fn a_worker_cluster_that_is_deleted_is_back_with_its_settings(world: &
     let before = tenant.says("Ready", "True", "Ready").await;
     let deleted = Timestamp::now();
     let worker_clusters = tenant.worker_clusters();
-    let answer = worker_clusters
-        .delete(WORKER, &DeleteParams::default())
-        .await;
-    ok(answer, "an administrator may delete").map_left(drop);
+    delete(&worker_clusters, WORKER).await;
     tenant.says("Registered", "True", "SettingsRestored").await;
     let after = tenant.says("Ready", "True", "Ready").await;
     assert!(after.uid() != before.uid() && after.spec == before.spec);
@@ -170,7 +152,7 @@ pub async fn a_worker_cluster_that_is_deleted_is_back_with_its_settings(world: &
     manager.has_reconciled("served", 1.0).await;
     tenant.says("Registered", "True", "SettingsRestored").await;
     let patch = json!({ "metadata": { "annotations": { SETTINGS_RESTORED: null } } });
-    crate::suite::stage::merge(&worker_clusters, WORKER, patch).await;
+    merge(&worker_clusters, WORKER, patch).await;
     tenant.says("Registered", "True", "Accepted").await;
     manager.stop().await;
     tenant.worker.settle_audit().await;
@@ -183,17 +165,14 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "default-profile")).await;
     tenant.says("ProfilesInstalled", "True", "Installed").await;
     let profiles = tenant.profiles();
-    let installed = ok(profiles.get("osp-ubuntu").await, "it is installed");
+    let installed = get(&profiles, "osp-ubuntu").await;
     let older = json!({ "spec": { "version": "v0.0.1+jinja" } });
-    crate::suite::stage::merge(&profiles, "osp-ubuntu", older).await;
+    merge(&profiles, "osp-ubuntu", older).await;
     wait::for_object(&profiles, "osp-ubuntu", "it is ours again", |found| {
         found.spec == installed.spec
     })
     .await;
-    let deleted = profiles
-        .delete("osp-ubuntu", &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&profiles, "osp-ubuntu").await;
     wait::for_object(&profiles, "osp-ubuntu", "it is back", |found| {
         found.uid() != installed.uid() && found.spec == installed.spec
     })
@@ -203,10 +182,7 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
 
 /// The names of what was made for nodes.
 async fn made(tenant: &Tenant) -> Vec<String> {
-    let all = ok(
-        tenant.secrets().list(&ListParams::default()).await,
-        "Secrets are listed",
-    );
+    let all = list(&tenant.secrets()).await;
     let names = all.iter().map(ResourceExt::name_any);
     names.filter(|name| name.ends_with("-config")).collect()
 }

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{PROFILE, PROFILE_NAMESPACE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::suite::commands::{Said, a_file, path, run};
+use crate::suite::administrator::delete;
+use crate::suite::commands::{Admin, Said, a_file, path, run};
 use crate::suite::fixtures::{self, PROFILE_NAME, a_machine_deployment, a_profile};
 use crate::suite::overlays::an_overlay;
 use crate::suite::process::{Manager, plan};
@@ -224,10 +225,7 @@ pub async fn each_is_given_by_the_reconcile_and_by_the_commands(world: &'static 
     manager.stop().await;
     // It is missing until the manager installs it again.
     let profiles = tenant.profiles();
-    let deleted = profiles
-        .delete("osp-ubuntu", &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete it").map_left(drop);
+    delete(&profiles, "osp-ubuntu").await;
     let answers = planned(&stage, &flags).await;
     let answer = answer_of(&answers, "kube-system/defaulted");
     assert_eq!(answer["verdict"], "Waiting", "{answer}");
@@ -325,16 +323,10 @@ fn answer_of<'a>(answers: &'a [Value], name: &str) -> &'a Value {
 }
 
 async fn check_explain(stage: &Stage, tenant: &Tenant, (flags, case): (&[&str], &Case)) {
-    let admin = a_file(&tenant.management_admin());
-    let selector = stage.selector();
+    let admin = Admin::of(tenant);
     let name = case.name();
-    let words = [
-        &["explain", &name, "--tenant", &tenant.namespace][..],
-        &["--kubeconfig", path(&admin), "--allow-loopback-servers"],
-        &["--registration-selector", &selector, "--output", "json"],
-        flags,
-    ];
-    let said = run(&words.concat()).await;
+    let words = [&["explain", &name, "--output", "json"][..], flags].concat();
+    let said = admin.osm_about((stage, tenant), &words).await;
     let found: Value = ok(serde_json::from_str(&said.out), &said.all());
     let reason = found.pointer("/0/answer/reason");
     assert_eq!(reason, Some(&json!(case.reason)), "{found}");

@@ -6,14 +6,15 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::Api;
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, REVISION};
 use serde_json::json;
 
+use crate::suite::administrator::{delete, get, list, merge};
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
-use crate::suite::server::{Server, ok};
+use crate::suite::server::Server;
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
@@ -125,7 +126,7 @@ pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
     let manager = Manager::start(&stage, &[]).await;
     tenant.register().await;
     tenant.says("Ready", "True", "Ready").await;
-    let first = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let first = get(&tenant.registrations(), WORKER).await;
     let second = first.creation_timestamp().map(|time| time.0.as_second());
     wait::until("another second has begun", async || {
         let now = Some(jiff::Timestamp::now().as_second());
@@ -153,11 +154,7 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
     tenant.set_kubeconfig(&rotated).await;
     // The old token ends: from now on the new one is needed.
     for name in old {
-        let deleted = tenant
-            .tokens()
-            .delete(&name, &DeleteParams::default())
-            .await;
-        ok(deleted, "a token ends").map_left(drop);
+        delete(&tenant.tokens(), &name).await;
     }
     tenant.annotate("workers", (REVISION, "2")).await;
     drop(tenant.made("workers", "2").await);
@@ -166,10 +163,7 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
 }
 
 async fn token_secrets(tenant: &Tenant) -> Vec<String> {
-    let all = ok(
-        tenant.tokens().list(&ListParams::default()).await,
-        "Secrets are listed",
-    );
+    let all = list(&tenant.tokens()).await;
     let is_token =
         |secret: &&Secret| secret.type_.as_deref() == Some("kubernetes.io/service-account-token");
     let found = all.iter().filter(is_token);
@@ -255,7 +249,7 @@ pub async fn a_way_around_to_the_management_cluster_is_refused_once_it_answers(
 
 async fn namespace(server: &Server, name: &str) -> Namespace {
     let namespaces: Api<Namespace> = Api::all(server.admin().await);
-    ok(namespaces.get(name).await, "the namespace is there")
+    get(&namespaces, name).await
 }
 
 async fn claim(server: &Server) -> Option<String> {
@@ -313,10 +307,10 @@ pub async fn a_registration_may_use_the_key_of_cluster_api(world: &'static World
         json!({ "stringData": { "value": kubeconfig } }),
         json!({ "data": { "kubeconfig": null } }),
     ] {
-        crate::suite::stage::merge(&tenant.registrations(), WORKER, patch).await;
+        merge(&tenant.registrations(), WORKER, patch).await;
         tenant.says("Ready", "True", "Ready").await;
     }
-    let registration = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let registration = get(&tenant.registrations(), WORKER).await;
     assert_eq!(fixtures::text(&registration, "value"), kubeconfig);
     manager.stop().await;
 }

@@ -3,15 +3,16 @@
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
+use crate::suite::administrator::{create, delete, get, merge};
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, merge, message};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -28,11 +29,7 @@ pub async fn what_is_deleted_by_hand_is_back(world: &'static World) {
     }
     let configs = tenant.configs();
     let name = &made.names.config;
-    ok(
-        configs.delete(name, &DeleteParams::default()).await,
-        "it is deleted",
-    )
-    .map_left(drop);
+    delete(&configs, name).await;
     let back = wait::for_object(&configs, name, "it is back", |found| {
         found.uid() != made.config.uid()
     })
@@ -78,7 +75,7 @@ pub async fn a_fetcher_token_that_is_deleted_is_back_and_serving_goes_on(world: 
     let (stage, tenant) = staged(world, "getter-token").await;
     let manager = Manager::start(&stage, &[]).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let before = ok(tenant.secrets().get(FETCHER_TOKEN).await, "it is there");
+    let before = get(&tenant.secrets(), FETCHER_TOKEN).await;
     remove(&tenant, &before).await;
     wait::for_object(&tenant.secrets(), FETCHER_TOKEN, "it is back", |found| {
         found.uid() != before.uid() && fixtures::has_data(found, "token")
@@ -99,8 +96,7 @@ pub async fn a_role_that_machines_cannot_fetch_with_is_corrected(world: &'static
         metadata: fixtures::named(FETCHER),
         rules: Some(Vec::new()),
     };
-    let made = roles.create(&PostParams::default(), &useless).await;
-    drop(ok(made, "an administrator may create"));
+    create(&roles, &useless).await;
     let manager = Manager::start(&stage, INTERVAL).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     lets_read(&roles).await;
@@ -115,8 +111,7 @@ pub async fn a_role_that_machines_cannot_fetch_with_is_corrected(world: &'static
     let why = message(&said, "Prepared");
     assert!(why.contains(&command), "{why}");
     tenant.says("Ready", "False", "FetcherRefused").await;
-    let deleted = roles.delete(FETCHER, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&roles, FETCHER).await;
     lets_read(&roles).await;
     tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
@@ -127,16 +122,14 @@ pub async fn a_binding_that_machines_cannot_fetch_with_is_corrected(world: &'sta
     let manager = Manager::start(&stage, INTERVAL).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
-    let right = ok(bindings.get(FETCHER).await, "it is there");
+    let right = get(&bindings, FETCHER).await;
     let is_right =
         |found: &RoleBinding| found.role_ref == right.role_ref && found.subjects == right.subjects;
     merge(&bindings, FETCHER, json!({ "subjects": [] })).await;
     drop(wait::for_object(&bindings, FETCHER, "it has its subject", is_right).await);
-    let deleted = bindings.delete(FETCHER, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&bindings, FETCHER).await;
     drop(wait::for_object(&bindings, FETCHER, "it is back", is_right).await);
-    let deleted = bindings.delete(FETCHER, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&bindings, FETCHER).await;
     let mut other = right.clone();
     other.metadata = fixtures::named(FETCHER);
     "another".clone_into(&mut other.role_ref.name);
@@ -153,16 +146,12 @@ pub async fn a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it
     // Who adopts nothing may not look whether another manager runs.
     let adoption = "operating-system-manager-worker-adoption";
     let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    let deleted = bindings.delete(adoption, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&bindings, adoption).await;
     let manager = Manager::start(&stage, INTERVAL).await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     tenant.says("Ready", "True", "Ready").await;
     let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
-    let deleted = namespaces
-        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&namespaces, CLOUD_INIT_SETTINGS).await;
 
     let said = tenant.says("Prepared", "False", "RightsMissing").await;
     let command = "kubectl apply -f manifests/rbac/worker.yaml";
@@ -172,7 +161,7 @@ pub async fn a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it
     tenant
         .says("MachineDeploymentsServed", "Unknown", "NotEngaged")
         .await;
-    let back = ok(namespaces.get(CLOUD_INIT_SETTINGS).await, "it is back");
+    let back = get(&namespaces, CLOUD_INIT_SETTINGS).await;
     assert!(back.metadata.deletion_timestamp.is_none());
 
     tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
@@ -227,9 +216,8 @@ pub async fn whether_machines_can_join_is_checked_as_a_machine_would(world: &'st
     // Kubelets may not request certificates.
     let bindings: Api<ClusterRoleBinding> = Api::all(tenant.admin.clone());
     let name = "machine-controller-kubelet-bootstrap";
-    let binding = ok(bindings.get(name).await, "it is there");
-    let deleted = bindings.delete(name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    let binding = get(&bindings, name).await;
+    delete(&bindings, name).await;
     let said = tenant.says("Ready", "False", "JoinForbidden").await;
     let why = message(&said, "MachinesCanJoin");
     assert!(why.contains("system:node-bootstrapper"), "{why}");
@@ -237,8 +225,7 @@ pub async fn whether_machines_can_join_is_checked_as_a_machine_would(world: &'st
         metadata: fixtures::named(name),
         ..binding
     };
-    let made = bindings.create(&PostParams::default(), &again).await;
-    drop(ok(made, "an administrator may create"));
+    create(&bindings, &again).await;
     tenant.says("MachinesCanJoin", "True", "CanJoin").await;
     tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
@@ -254,7 +241,7 @@ async fn lets_read(roles: &Api<Role>) {
 
 async fn withhold_the_right_to_correct(roles: &Api<Role>) {
     let ours = "operating-system-manager-worker";
-    let mut role = ok(roles.get(ours).await, "it is there");
+    let mut role = get(roles, ours).await;
     let granted = role.rules.get_or_insert_default();
     granted.retain(|rule| !rule.verbs.contains(&"patch".to_owned()));
     drop(ok(
@@ -280,11 +267,7 @@ fn secrets(made: &Made) -> [&Secret; 3] {
 
 async fn remove(tenant: &Tenant, secret: &Secret) {
     let name = secret.name_any();
-    let deleted = tenant
-        .secrets()
-        .delete(&name, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&tenant.secrets(), &name).await;
 }
 
 /// The same bytes, annotations, type and immutability, in whatever object.

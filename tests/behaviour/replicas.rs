@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::ResourceExt;
 use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{DerivedNames, KUBE_SYSTEM, MADE_FOR_PROFILE_VERSION, PROFILE};
@@ -16,13 +15,16 @@ use osm::tenant::id::TenantId;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::suite::administrator::merge;
 use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{a_little_machine_deployment, a_profile, with_annotation};
+use crate::suite::fixtures::{
+    a_little_machine_deployment, a_profile, has_annotation, with_annotation,
+};
 use crate::suite::handover::{Recorder, renewals, replica, writers};
 use crate::suite::process::Binary;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::{MANAGER, World, tell};
 
@@ -152,9 +154,7 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     let fourth = start(&stage, "four");
     joined(&stage, "four").await;
     for (_, old) in running {
-        old.signal("TERM").await;
-        let (status, log) = old.ended().await;
-        assert!(status.success(), "{log}");
+        old.stop().await;
     }
     let took = change(&tenants, "fourth").await;
     tell(&format!("replicas: restarted, all served after {took:?}"));
@@ -162,9 +162,7 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
         let writers = check(&stage, (tenant, begun), &recorder).await;
         assert_eq!(writers.last().map(String::as_str), Some("four"));
     }
-    fourth.signal("TERM").await;
-    let (status, log) = fourth.ended().await;
-    assert!(status.success(), "{log}");
+    fourth.stop().await;
 }
 
 /// The profile that is edited while replicas are replaced.
@@ -226,8 +224,7 @@ pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(worl
         replaced.push(start(&stage, name));
         let ended = async {
             joined(&stage, name).await;
-            process.signal("TERM").await;
-            process.ended().await
+            process.stop().await
         };
         let changes = async {
             for part in 0..6 {
@@ -237,15 +234,14 @@ pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(worl
                 made.push(name);
             }
         };
-        let ((status, log), ()) = tokio::join!(ended, changes);
-        assert!(status.success(), "{log}");
+        tokio::join!(ended, changes);
     }
     for (tenant, before) in tenants.iter().zip(before) {
         for name in &made {
             drop(tenant.made(name, "1").await);
         }
         let last = tenant.made_when(EDITED, |secret| {
-            secret.annotations().get(MADE_FOR_PROFILE_VERSION) == Some(&version)
+            has_annotation(secret, (MADE_FOR_PROFILE_VERSION, &version))
         });
         assert!(last.await.provisioning_text().contains(&version));
         assert_eq!(
@@ -258,9 +254,7 @@ pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(worl
         made_once(tenant, (&made, begun));
     }
     for process in replaced {
-        process.signal("TERM").await;
-        let (status, log) = process.ended().await;
-        assert!(status.success(), "{log}");
+        process.stop().await;
     }
 }
 

@@ -11,16 +11,16 @@ use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION, TOKEN_LABEL};
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, delete, find, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, on_cloud,
 };
 use crate::suite::overlays::{an_overlay, of};
 use crate::suite::process::Manager;
-use crate::suite::removal::delete;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries, merge};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -90,14 +90,11 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
 /// is refused there until an administrator applies the roles again.
 async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
     let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
-    let deleted = namespaces
-        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&namespaces, CLOUD_INIT_SETTINGS).await;
     wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
     // Not every cluster announces itself; those that do not are asked for their endpoints.
     let announced: Api<ConfigMap> = Api::namespaced(tenant.admin.clone(), "kube-public");
-    let announcement = ok(announced.get_opt("cluster-info").await, "it is looked for");
+    let announcement = find(&announced, "cluster-info").await;
     if announcement.is_some() {
         let delete = DeleteParams::default();
         let deleted = announced.delete("cluster-info", &delete).await;
@@ -115,10 +112,7 @@ async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
     if let Some(mut announcement) = announcement {
         tenant.says("Prepared", "False", "NoApiServer").await;
         announcement.metadata = fixtures::named("cluster-info");
-        let made = announced
-            .create(&PostParams::default(), &announcement)
-            .await;
-        drop(ok(made, "an administrator may create"));
+        create(&announced, &announcement).await;
     }
     tenant.says("Prepared", "True", "Prepared").await;
     manager
@@ -195,22 +189,12 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
 async fn register_again(tenant: &Tenant) {
     let registry = fixtures::a_secret("registries", ("docker.io", r#"{"username":"robot"}"#));
     let registries = tenant.registrations();
-    ok(
-        registries.create(&PostParams::default(), &registry).await,
-        "it is made",
-    );
+    create(&registries, &registry).await;
     tenant.set_kubeconfig("not a kubeconfig").await;
     tenant
         .says("Registered", "False", "KubeconfigRefused")
         .await;
-    ok(
-        tenant
-            .worker_clusters()
-            .delete(WORKER, &DeleteParams::default())
-            .await,
-        "it goes",
-    )
-    .map_left(drop);
+    delete(&tenant.worker_clusters(), WORKER).await;
     // The manager recreates it.
     tenant
         .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
@@ -232,9 +216,7 @@ async fn every_kind(tenant: &Tenant, made: &Made) {
         (osm::api::names::PROFILE, "no-such-profile"),
     );
     drop(tenant.create(&unknown).await);
-    tenant
-        .entry("kube-system/lost", ("Refused", "ProfileNotFound"))
-        .await;
+    tenant.is_refused("lost", "ProfileNotFound").await;
     // An Event that comes again, with another note, is counted.
     let other = (osm::api::names::PROFILE, "no-such-profile-either");
     tenant.annotate("lost", other).await;
@@ -253,11 +235,9 @@ async fn every_kind(tenant: &Tenant, made: &Made) {
     merge(&tenant.configs(), &made.names.config, foreign).await;
     tenant.annotate("workers", (REVISION, "3")).await;
     drop(tenant.made("workers", "3").await);
-    drop(
-        tenant
-            .serve(&on_cloud(a_machine_deployment("at-the-edge"), "edge"))
-            .await,
-    );
+    tenant
+        .serve(&on_cloud(a_machine_deployment("at-the-edge"), "edge"))
+        .await;
     install(tenant, &an_overlay("site", ("osp-ubuntu", json!({})))).await;
     drop(tenant.serve(&of("overlaid", "site")).await);
 }
@@ -283,13 +263,7 @@ async fn a_second_token(tenant: &Tenant, token: Secret, key: &str) -> Secret {
         "expiration".to_owned(),
         k8s_openapi::ByteString(sooner.into_bytes()),
     );
-    ok(
-        tenant
-            .tokens()
-            .create(&PostParams::default(), &second)
-            .await,
-        "it is made",
-    )
+    create(&tenant.tokens(), &second).await
 }
 
 /// After a restart: a token that ends soon, one too many, and the end of a machine deployment.
@@ -316,29 +290,22 @@ async fn second_half(stage: &Stage, tenant: &Tenant, names: &osm::api::names::De
         |found| fixtures::text(found, "expiration") > soon,
     )
     .await;
-    let deleted = tenant
-        .configs()
-        .delete(&names.config, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&tenant.configs(), &names.config).await;
     wait::for_object(&tenant.configs(), &names.config, "it is back", |_| true).await;
     drop(tenant.serve(&a_machine_deployment("vanishing")).await);
-    delete(tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     manager.stop().await;
     tenant
         .change("vanishing", json!({ "metadata": { "finalizers": null } }))
         .await;
-    delete(tenant, "vanishing").await;
+    tenant.delete("vanishing").await;
     wait::for_absence(&tenant.machine_deployments(), "vanishing").await;
     let manager = Manager::start(stage, &[]).await;
     let names = osm::api::names::DerivedNames::new("kube-system", "vanishing");
     wait::for_absence(&tenant.configs(), &names.config).await;
     tenant.says("Connected", "True", "Healthy").await;
-    tenant.unregister().await;
-    tenant
-        .says("Registered", "False", "RegistrationRemoved")
-        .await;
+    tenant.leave().await;
     manager.stop().await;
 }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use loadtest::control_plane::client_of;
 use osm::api::names::{
     CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
@@ -15,13 +15,15 @@ use osm::api::worker_cluster::WorkerCluster;
 use osm::render::annotation_hash::annotation_hash;
 use tokio_util::sync::CancellationToken;
 
+use crate::suite::administrator::{create, get, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
-    self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, stamp,
+    self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
+    has_annotation, stamp,
 };
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, merge};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
@@ -44,10 +46,7 @@ pub async fn a_changed_annotation_is_stamped_on_everything(world: &'static World
     tenant
         .annotate("workers", ("example.com/note", "<other>"))
         .await;
-    let found = ok(
-        tenant.machine_deployments().get("workers").await,
-        "it is there",
-    );
+    let found = get(&tenant.machine_deployments(), "workers").await;
     let hash = annotation_hash(found.metadata.annotations.as_ref());
     let after = tenant.made_when("workers", |secret| {
         secret.annotations().get(MADE_FOR_ANNOTATIONS) == Some(&hash)
@@ -166,10 +165,7 @@ struct Look {
 
 /// Looks every millisecond, with the fetcher's token, as nodes do.
 async fn poll_as_a_node(tenant: &Tenant, made: &Made, stop: &CancellationToken) -> Vec<Look> {
-    let token = ok(
-        tenant.secrets().get(FETCHER_TOKEN).await,
-        "the fetcher has a token",
-    );
+    let token = get(&tenant.secrets(), FETCHER_TOKEN).await;
     let (url, authority) = (tenant.worker.url(), tenant.worker.authority());
     let kubeconfig = fixtures::a_kubeconfig(&url, &authority, &fixtures::text(&token, "token"));
     let node = ok(client_of(&kubeconfig).await, "the fetcher's token works");
@@ -266,9 +262,7 @@ pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'st
     let stage = Stage::open(world, "comment");
     let (tenant, manager) = Manager::with_registered(&stage).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    tenant
-        .entry("kube-system/workers", ("Served", "Current"))
-        .await;
+    tenant.is_current("workers").await;
     let before = tenant.says("Ready", "True", "Ready").await;
     let fingerprint = |of: &WorkerCluster| of.status.clone()?.observed_kubeconfig;
     let authority = tenant.worker.authority();
@@ -326,22 +320,14 @@ fn expiration(token: &Secret) -> Timestamp {
 
 /// Makes a profile in the tenant's namespace.
 pub async fn install(tenant: &Tenant, profile: &osm::api::profile::OperatingSystemProfile) {
-    let made = tenant
-        .profiles()
-        .create(&PostParams::default(), profile)
-        .await;
-    drop(ok(made, "the profile is made"));
+    create(&tenant.profiles(), profile).await;
 }
 
 /// Changes version and content of the profile.
 pub async fn change_profile(tenant: &Tenant, version: &str, text: &str) {
     let spec = serde_json::to_value(a_profile(version, text).spec).expect("plain values");
-    merge(
-        &tenant.profiles(),
-        PROFILE_NAME,
-        serde_json::json!({ "spec": spec }),
-    )
-    .await;
+    let patch = serde_json::json!({ "spec": spec });
+    merge(&tenant.profiles(), PROFILE_NAME, patch).await;
 }
 
 pub async fn made_of_version(tenant: &Tenant, version: &str) -> Made {
@@ -351,18 +337,14 @@ pub async fn made_of_version(tenant: &Tenant, version: &str) -> Made {
 async fn made_with_version(tenant: &Tenant, name: &str, version: &str) -> Made {
     tenant
         .made_when(name, |secret| {
-            secret
-                .annotations()
-                .get(MADE_FOR_PROFILE_VERSION)
-                .map(String::as_str)
-                == Some(version)
+            has_annotation(secret, (MADE_FOR_PROFILE_VERSION, version))
         })
         .await
 }
 
 /// All three say the same, and what the machine deployment is.
 async fn check_stamps(tenant: &Tenant, name: &str, made: &Made) {
-    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let found = get(&tenant.machine_deployments(), name).await;
     let [revision, hash, version] = stamp(made.bootstrap.annotations());
     assert_eq!(found.annotations().get(REVISION), Some(&revision));
     assert_eq!(annotation_hash(found.metadata.annotations.as_ref()), hash);

@@ -2,13 +2,12 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube::api::ListParams;
 use osm::api::names::{CLOUD_CONFIG_KEY, FINALIZER, KUBECONFIG_KEY, PROFILE};
 use osm::render::annotation_hash::annotation_hash;
 
+use crate::suite::administrator::{get, list};
 use crate::suite::fixtures::{self, a_machine_deployment, on_cloud, stamp};
 use crate::suite::process::Manager;
-use crate::suite::server::ok;
 use crate::suite::stage::{Made, Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
@@ -26,10 +25,7 @@ pub async fn tenants_that_register_at_run_time_are_served_each_in_its_own_cluste
         tenant.register().await;
         tenant.says("Claimed", "True", "Claimed").await;
         tenant.says("ProfilesInstalled", "True", "Installed").await;
-        ok(
-            tenant.profiles().get("osp-ubuntu").await,
-            "the default profile is installed",
-        );
+        get(&tenant.profiles(), "osp-ubuntu").await;
         let made = tenant
             .serve(&on_cloud(a_machine_deployment(name), cloud))
             .await;
@@ -44,13 +40,13 @@ pub async fn tenants_that_register_at_run_time_are_served_each_in_its_own_cluste
 
 /// Names, namespaces, keys, annotations, types and immutability are contract with others.
 async fn check_made(tenant: &Tenant, (name, cloud): (&str, &str), made: &Made) {
-    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let found = get(&tenant.machine_deployments(), name).await;
     assert!(found.finalizers().iter().any(|it| it == FINALIZER));
     assert_eq!(
         found.annotations().get(PROFILE).map(String::as_str),
         Some("osp-ubuntu")
     );
-    let profile = ok(tenant.profiles().get("osp-ubuntu").await, "it is installed");
+    let profile = get(&tenant.profiles(), "osp-ubuntu").await;
     let expected = [
         "1".to_owned(),
         annotation_hash(found.metadata.annotations.as_ref()),
@@ -106,10 +102,9 @@ async fn check_token(tenant: &Tenant, made: &Made) {
 }
 
 async fn nothing_names(tenant: &Tenant, other: &str) {
-    let all = ListParams::default();
-    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
-    let tokens = ok(tenant.tokens().list(&all).await, "tokens are listed");
-    let configs = ok(tenant.configs().list(&all).await, "configs are listed");
+    let secrets = list(&tenant.secrets()).await;
+    let tokens = list(&tenant.tokens()).await;
+    let configs = list(&tenant.configs()).await;
     let names = secrets
         .iter()
         .chain(tokens.iter())

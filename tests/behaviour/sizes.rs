@@ -6,13 +6,13 @@ use osm::api::names::CLOUD_CONFIG_KEY;
 use osm::api::profile::{File, OperatingSystemProfile};
 use serde_json::json;
 
+use crate::suite::administrator::merge;
 use crate::suite::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_profile, on_cloud,
 };
 use crate::suite::process::Manager;
-use crate::suite::removal::delete;
 use crate::suite::rotation::install;
-use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::stage::{Made, Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -105,7 +105,7 @@ pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made
     tenant.entry(NAME, ("Served", "Current")).await;
     tenant.change("workers", with_tags(4_000)).await;
     tenant.entry(NAME, ("Refused", "TooLarge")).await;
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     for name in after.names.secrets() {
         wait::for_absence(&tenant.secrets(), name).await;
     }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
@@ -19,6 +19,8 @@ use osm::api::profile::OperatingSystemProfile;
 use osm::api::worker_cluster::{MachineDeploymentEntry, WorkerCluster};
 use serde_json::{Value, json};
 
+pub use crate::suite::administrator::merge;
+use crate::suite::administrator::{create, delete};
 use crate::suite::audit::{Request, told};
 use crate::suite::server::ok;
 use crate::suite::world::{IN_WORKER, Lease, MANAGER, World};
@@ -75,10 +77,7 @@ impl Stage {
         for (name, worker) in names.into_iter().zip(leases) {
             let namespace = format!("{}-{name}", self.name);
             let made = fixtures::a_namespace(&namespace);
-            ok(
-                namespaces.create(&PostParams::default(), &made).await,
-                "a scenario's names are its own",
-            );
+            create(&namespaces, &made).await;
             tenants.push(Tenant {
                 namespace,
                 admin: worker.admin().await,
@@ -125,8 +124,7 @@ impl Tenant {
         let mut secret = fixtures::a_secret(name, ("kubeconfig", kubeconfig));
         secret.metadata.labels = Some(self.labels.clone());
         let registrations = self.registrations();
-        let made = registrations.create(&PostParams::default(), &secret).await;
-        ok(made, "the registration is made");
+        create(&registrations, &secret).await;
     }
 
     /// Puts another kubeconfig into the registration.
@@ -138,8 +136,14 @@ impl Tenant {
     /// Removes the registration.
     pub async fn unregister(&self) {
         let registrations = self.registrations();
-        let deleted = registrations.delete(WORKER, &DeleteParams::default()).await;
-        ok(deleted, "the registration is removed").map_left(drop);
+        delete(&registrations, WORKER).await;
+    }
+
+    /// Removes the registration, and waits until the WorkerCluster says so.
+    pub async fn leave(&self) {
+        self.unregister().await;
+        let removed = ("Registered", "False", "RegistrationRemoved");
+        drop(self.says_of(WORKER, removed).await);
     }
 
     /// Says something in the WorkerCluster's spec, made where there is none.
@@ -194,12 +198,29 @@ impl Tenant {
         entry.expect("it was just seen")
     }
 
+    /// Waits until the status says that a machine deployment of `kube-system` is current.
+    pub async fn is_current(&self, name: &str) {
+        let name = format!("{KUBE_SYSTEM}/{name}");
+        drop(self.entry(&name, ("Served", "Current")).await);
+    }
+
+    /// Waits until the status says why a machine deployment of `kube-system` is refused.
+    pub async fn is_refused(&self, name: &str, reason: &str) -> MachineDeploymentEntry {
+        let name = format!("{KUBE_SYSTEM}/{name}");
+        self.entry(&name, ("Refused", reason)).await
+    }
+
     /// Makes a machine deployment in the worker cluster.
     pub async fn create(&self, machine_deployment: &MachineDeployment) -> MachineDeployment {
         let namespace = machine_deployment.namespace().unwrap_or_default();
         let api = self.machine_deployments_in(&namespace);
         let created = api.create(&PostParams::default(), machine_deployment).await;
         ok(created, "the machine deployment is made")
+    }
+
+    /// Deletes a machine deployment of `kube-system`.
+    pub async fn delete(&self, name: &str) {
+        delete(&self.machine_deployments(), name).await;
     }
 
     /// Makes a machine deployment, and waits until it is served.
@@ -216,11 +237,7 @@ impl Tenant {
     /// Waits until what is made for a machine deployment in `kube-system` is made for a revision.
     pub async fn made(&self, name: &str, revision: &str) -> Made {
         self.made_when(name, |secret| {
-            secret
-                .annotations()
-                .get(MADE_FOR_REVISION)
-                .map(String::as_str)
-                == Some(revision)
+            fixtures::has_annotation(secret, (MADE_FOR_REVISION, revision))
         })
         .await
     }
@@ -261,11 +278,8 @@ impl Tenant {
 
     /// Sets an annotation of a machine deployment of `kube-system`.
     pub async fn annotate(&self, name: &str, (key, value): (&str, &str)) {
-        self.change(
-            name,
-            json!({ "metadata": { "annotations": { key: value } } }),
-        )
-        .await;
+        let patch = json!({ "metadata": { "annotations": { key: value } } });
+        self.change(name, patch).await;
     }
 
     /// Every write of the manager to this tenant's clusters since a time.
@@ -388,14 +402,6 @@ impl Made {
     pub fn provisioning_text(&self) -> String {
         fixtures::text(&self.provisioning, osm::api::names::CLOUD_CONFIG_KEY)
     }
-}
-
-/// Merges a patch into an object.
-pub async fn merge<K: wait::Watched>(api: &Api<K>, name: &str, patch: Value) {
-    let patched = api
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await;
-    drop(ok(patched, "an administrator may patch"));
 }
 
 /// The conditions as type, status and reason.

@@ -1,5 +1,6 @@
 //! The scenarios of `tests/behaviour.rs`, which are the same for the API servers of either kind.
 
+mod administrator;
 pub mod adoption;
 mod audit;
 mod browser;

@@ -5,13 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::Api;
 
+use crate::suite::administrator::{find, get};
 use crate::suite::adoption::{
     HELD, KUBEONE, Layout, MANAGEMENT, each_was_written_once, kept, look_again, renewed, restore,
     secrets,
 };
 use crate::suite::commands::Admin;
 use crate::suite::process::Manager;
-use crate::suite::server::ok;
 use crate::suite::stage::Stage;
 use crate::suite::tenant_add::{Add, holds, strip_rights};
 use crate::suite::world::World;
@@ -48,7 +48,7 @@ async fn added(world: &'static World, layout: Layout) {
     let refused = admin.osm_in_both(&add.words(&[])).await;
     holds(&refused, &["another operating-system-manager", "--adopt"]);
     let roles: Api<ClusterRole> = Api::all(tenant.admin.clone());
-    let role = ok(roles.get_opt(ADOPTION_ROLE).await, "it is read");
+    let role = find(&roles, ADOPTION_ROLE).await;
     assert!(role.is_none(), "a refusal grants nothing");
 
     let begun = Timestamp::now();
@@ -60,7 +60,7 @@ async fn added(world: &'static World, layout: Layout) {
     holds(&early, &["is not ready after 5 s", layout.lease]);
     tenant.says("Adopted", "False", "UpstreamRunning").await;
     assert_eq!(before, secrets(&tenant).await, "nothing was touched");
-    drop(ok(roles.get(ADOPTION_ROLE).await, "it was granted"));
+    drop(get(&roles, ADOPTION_ROLE).await);
 
     renewed(&tenant, &layout, SignedDuration::from_hours(-2)).await;
     look_again(&tenant).await;

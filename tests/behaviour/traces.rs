@@ -197,9 +197,7 @@ pub async fn a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_tra
     })
     .await;
     assert_eq!(binary.log().matches("traces are lost").count(), 1);
-    binary.signal("TERM").await;
-    let (status, log) = binary.ended().await;
-    assert!(status.success(), "{status}: {log}");
+    binary.stop().await;
 }
 
 /// What triggered it, what it waited for, what it wrote, how long each call took.

@@ -3,12 +3,12 @@
 
 use jiff::SignedDuration;
 use kube::Api;
-use kube::api::PostParams;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, find};
 use crate::suite::adoption::{KUBEONE, renewed, restore};
 use crate::suite::commands::{Said, a_file, path, run};
 use crate::suite::fixtures::{a_machine_deployment, a_profile, on_cloud, with_annotation};
@@ -42,11 +42,6 @@ fn foreign_profile(name: &str) -> OperatingSystemProfile {
 
 fn using(name: &str, profile: &str) -> MachineDeployment {
     with_annotation(a_machine_deployment(name), (PROFILE, profile))
-}
-
-async fn create(api: &Api<OperatingSystemProfile>, profile: &OperatingSystemProfile) {
-    let created = api.create(&PostParams::default(), profile).await;
-    ok(created, "any name is accepted");
 }
 
 pub async fn names_that_nobody_knows_refuse_only_who_uses_them(world: &'static World) {
@@ -186,7 +181,7 @@ pub async fn an_adopted_cluster_keeps_names_that_nobody_knows(world: &'static Wo
     let said = tenant.says("Adopted", "True", "SecretsDiffer").await;
     assert!(message(&said, "Adopted").contains("kube-system/older"));
     for name in ["dated", "foreign"] {
-        let copied = ok(tenant.profiles().get_opt(name).await, "profiles are read");
+        let copied = find(&tenant.profiles(), name).await;
         assert!(copied.is_some(), "{name}");
     }
     manager.stop().await;

@@ -23,6 +23,7 @@ use osm::fleet::adoption::{LEASE, WORKER_LEASE};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::suite::administrator::list;
 use crate::suite::server::{Account, Kind, Server, ok};
 use crate::suite::wait;
 
@@ -218,10 +219,7 @@ async fn clean(admin: &Client) {
     // Rights that a scenario added, and what was made with them.
     let _ = roles.delete(NODE_CREDENTIALS, &delete).await;
     let _ = bindings.delete(NODE_CREDENTIALS, &delete).await;
-    for found in ok(
-        accounts.list(&ListParams::default()).await,
-        "they are listed",
-    ) {
+    for found in list(&accounts).await {
         if found.annotations().contains_key(MADE_FOR) {
             let name = found.name_any();
             let _ = accounts.delete(&name, &delete).await;
