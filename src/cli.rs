@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 pub mod drop_in;
 mod explain;
+mod format;
 mod input;
 mod lint;
 mod machine;
@@ -20,6 +21,7 @@ mod profiles;
 mod render;
 mod render_worker;
 mod run;
+mod table;
 mod tenant;
 mod tenants;
 mod version;
@@ -79,7 +81,7 @@ Exit codes: 0 rendered, 1 refused or not readable.")]
     /// Find problems in profiles.
     #[command(after_help = "Examples:
   osm lint my-profile.yaml
-  osm lint --deny-warnings --format sarif profiles/*.yaml > findings.sarif
+  osm lint --deny-warnings -o sarif profiles/*.yaml > findings.sarif
 
 Exit codes: 0 no errors, 3 errors (or warnings with --deny-warnings), 1 a file cannot be read.")]
     Lint(lint::LintFlags),
@@ -95,13 +97,13 @@ Exit codes: 0 equal, 3 different, 1 refused or not readable.")]
   osm plan --kubeconfig management.kubeconfig
   osm plan -n tenant-berlin --with-defaults
   osm plan --summary
-  osm plan --profile-file my-profile.yaml --format json
+  osm plan --profile-file my-profile.yaml -o json
 
 Exit codes: 0 nothing would be written, 3 something would, 1 something is refused or not reached.")]
     Plan(Box<plan::PlanFlags>),
     /// Explain why a machine deployment has its current state, and what blocks it.
     #[command(after_help = "Examples:
-  osm explain workers --tenant tenant-berlin
+  osm explain workers -n tenant-berlin
   osm explain kube-system/workers --kubeconfig management.kubeconfig -o json
 
 Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
@@ -117,7 +119,7 @@ Exit codes: 0 it is a Ready node, 3 it is not, 1 the worker cluster does not ans
     /// Check that everything that the manager needs exists, and say how to fix what does not.
     #[command(after_help = "Examples:
   osm doctor
-  osm doctor --tenant tenant-berlin --kubeconfig management.kubeconfig -o json
+  osm doctor -n tenant-berlin --kubeconfig management.kubeconfig -o json
 
 Exit codes: 0 nothing is wrong, 3 something is, 1 the management cluster cannot be reached.")]
     Doctor(doctor::DoctorFlags),
@@ -135,11 +137,11 @@ Exit codes: 0 done, 1 no such profile.")]
     /// Print the release and the commit of this build.
     #[command(after_help = "Example:
   osm version")]
-    Version,
+    Version(format::OutputFlags),
     /// List everything that machines download because of profiles.
     #[command(after_help = "Examples:
   osm bom --kubernetes 1.34.1
-  osm bom osp-ubuntu --kubernetes 1.34.1 --worker-cluster berlin.yaml --format json
+  osm bom osp-ubuntu --kubernetes 1.34.1 --worker-cluster berlin.yaml -o json
 
 Exit codes: 0 listed, 1 refused or not readable.")]
     Bom(bom::BomFlags),
@@ -199,13 +201,21 @@ impl Cli {
         let words: Vec<OsString> = words.collect();
         let called = words.first().map(Path::new).and_then(Path::file_name);
         let known = if called.is_some_and(|it| it == PLUGIN.0) {
-            as_plugin(Self::command()).bin_name(PLUGIN.1)
+            as_plugin(Self::complete()).bin_name(PLUGIN.1)
         } else {
-            Self::command()
+            Self::complete()
         };
         let read = known.try_get_matches_from(words);
         let read = read.and_then(|matches| Self::from_arg_matches(&matches));
         read.unwrap_or_else(|error| error.exit())
+    }
+
+    /// Returns the definition of all commands.
+    pub fn complete() -> Words {
+        let of_run = ["plan", "explain"].into_iter();
+        of_run.fold(Self::command(), |command, name| {
+            command.mut_subcommand(name, plan::hide_flags_of_run)
+        })
     }
 
     /// Runs the command.
@@ -223,11 +233,11 @@ impl Cli {
             Command::Bom(flags) => bom::run(&flags),
             Command::Explain(flags) => explain::run(*flags),
             Command::Machine(flags) => machine::run(flags),
-            Command::Doctor(flags) => doctor::run(&flags),
-            Command::Tenants(flags) => tenants::run(&flags),
+            Command::Doctor(flags) => doctor::run(flags),
+            Command::Tenants(flags) => tenants::run(flags),
             Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
-            Command::Version => version::run(),
+            Command::Version(output) => version::run(output),
             Command::Completions { shell } => completions::run(shell),
         };
         ended.unwrap_or_else(|error| {

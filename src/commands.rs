@@ -5,6 +5,7 @@ pub mod cluster_client;
 pub mod doctor;
 pub mod machine;
 pub mod plan;
+pub mod selection;
 pub mod tenant_add;
 pub mod tenant_release;
 pub mod tenants;

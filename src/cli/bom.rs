@@ -5,10 +5,11 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Args, ValueEnum};
-use serde_json::json;
+use clap::Args;
+use serde_json::{Value, json};
 
 use super::{
+    format::OutputFlags,
     input::{BaseFlags, SettingsFlags, profile},
     output,
 };
@@ -32,17 +33,8 @@ pub(super) struct BomFlags {
     #[command(flatten)]
     bases: BaseFlags,
 
-    /// The output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// One line per entry, with its kind and value.
-    Text,
-    /// A list of the entries, each with its profiles.
-    Json,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
@@ -104,15 +96,15 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .into_iter()
             .map(|image| (image, BTreeSet::new())),
     );
-    match flags.format {
-        Format::Text => output::lines(found.keys().map(ToString::to_string))?,
-        Format::Json => output::document(json_list(&found))?,
-    }
+    let values = found.keys().map(|it| it.value.clone());
+    flags.output.print(&list(&found), values, |_| {
+        found.keys().map(ToString::to_string).collect()
+    })?;
     Ok(output::SUCCESS)
 }
 
 /// Returns every entry with the profiles that need it. Images belong to all machines.
-fn json_list(found: &BTreeMap<Download, BTreeSet<String>>) -> String {
+fn list(found: &BTreeMap<Download, BTreeSet<String>>) -> Vec<Value> {
     let entry = |(download, profiles): (&Download, &BTreeSet<String>)| {
         let pairs = [
             ("kind", Some(json!(download.kind))),
@@ -125,10 +117,5 @@ fn json_list(found: &BTreeMap<Download, BTreeSet<String>>) -> String {
             .filter_map(|(name, value)| Some((name.to_owned(), value?)))
             .collect::<serde_json::Map<_, _>>()
     };
-    let list: serde_json::Value = found
-        .iter()
-        .map(entry)
-        .map(serde_json::Value::from)
-        .collect();
-    format!("{list:#}\n")
+    found.iter().map(entry).map(Value::from).collect()
 }

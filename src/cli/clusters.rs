@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::commands::cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource};
+use crate::commands::{
+    cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource},
+    selection::Selection,
+};
 use crate::settings::EgressFlags;
 use crate::tenant::{
     access::AccessRules,
@@ -28,6 +31,42 @@ impl ManagementFlags {
         KubeconfigSource {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
+        }
+    }
+}
+
+/// The tenants that a command is about.
+#[derive(Args, Debug)]
+pub(super) struct SelectionFlags {
+    /// Only tenants in this namespace; may be repeated
+    #[arg(short, long = "namespace", alias = "tenant", value_name = "NAMESPACE")]
+    namespaces: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
+}
+
+impl SelectionFlags {
+    pub(super) fn selection(self) -> Selection {
+        self.scope.selection(self.namespaces)
+    }
+}
+
+/// The tenants that a command is about, besides `--namespace`.
+#[derive(Args, Debug)]
+pub(super) struct ScopeFlags {
+    /// Tenants in all namespaces, which is the default
+    #[arg(short = 'A', long, conflicts_with = "namespaces")]
+    all_namespaces: bool,
+    /// Only tenants whose WorkerCluster has these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+}
+
+impl ScopeFlags {
+    pub(super) fn selection(self, namespaces: Vec<String>) -> Selection {
+        Selection {
+            namespaces,
+            labels: self.selector,
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};
 
 use super::{Cli, output};
 
 pub(super) fn run(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    generate(shell, &mut Cli::command(), "osm", &mut text);
+    generate(shell, &mut Cli::complete(), "osm", &mut text);
     output::document(text)?;
     Ok(output::SUCCESS)
 }

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{
-    clusters::{ManagementFlags, ReachFlags},
-    output::{self, Format},
+    clusters::{ManagementFlags, ReachFlags, SelectionFlags},
+    format::OutputFlags,
+    output,
+    table::{Cell, Layout, Table, Text, Tone},
 };
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::commands::doctor::{self, Check, Options, State};
@@ -14,9 +16,8 @@ use crate::commands::doctor::{self, Check, Options, State};
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]
 pub(super) struct DoctorFlags {
-    /// Check only the tenant with this namespace
-    #[arg(short = 'n', long, value_name = "NAMESPACE")]
-    tenant: Option<String>,
+    #[command(flatten)]
+    selection: SelectionFlags,
     #[command(flatten)]
     management: ManagementFlags,
     #[command(flatten)]
@@ -30,22 +31,21 @@ pub(super) struct DoctorFlags {
         value_name = "NAMESPACE",
         default_value = "operating-system-manager"
     )]
-    namespace: String,
+    manager_namespace: String,
     /// The manager's ServiceAccount in that namespace
     #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
     service_account: String,
-    /// The output format
-    #[arg(short, long, value_enum, default_value = "text")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
-pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
+pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
     let options = Options {
         management: flags.management.way(),
-        tenant: flags.tenant.clone(),
-        selector: flags.registration_selector.clone(),
-        namespace: flags.namespace.clone(),
-        service_account: flags.service_account.clone(),
+        selection: flags.selection.selection(),
+        selector: flags.registration_selector,
+        namespace: flags.manager_namespace,
+        service_account: flags.service_account,
         rules: flags.reach.rules()?,
         descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
     };
@@ -53,36 +53,44 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let checks = runtime.block_on(doctor::run_checks(&options))?;
-    match flags.output {
-        Format::Json => output::document(serde_json::to_string_pretty(&checks)? + "\n")?,
-        Format::Text => output::lines(lines(&checks))?,
-    }
+    let wrong = checks.iter().filter(|it| it.state == State::Fail);
+    let wrong = wrong.map(|it| format!("{}/{}", it.place, it.what));
+    flags
+        .output
+        .print(&checks, wrong, |layout| text(layout, &checks))?;
     if checks.iter().all(|it| it.state != State::Fail) {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn lines(checks: &[Check]) -> Vec<String> {
-    let width = |of: fn(&Check) -> usize| checks.iter().map(of).max().unwrap_or(0);
-    let place = width(|it| it.place.len());
-    let what = width(|it| it.what.len());
-    let mut lines = Vec::new();
+fn text(layout: Layout, checks: &[Check]) -> Text {
+    let mut table = Table::new(layout, &["STATE", "WHERE", "CHECK", "FOUND"]);
     for check in checks {
         let state = match check.state {
-            State::Ok => "ok",
-            State::Warn => "warn",
-            State::Fail => "FAIL",
+            State::Ok => Cell::new("ok", Tone::Good),
+            State::Warn => Cell::new("warn", Tone::Doubtful),
+            State::Fail => Cell::new("FAIL", Tone::Wrong),
         };
-        let (at, of, found) = (&check.place, check.what, &check.message);
-        lines.push(format!("{state:<4}  {at:<place$}  {of:<what$}  {found}"));
+        table.push([
+            state,
+            Cell::from(&check.place),
+            check.what.into(),
+            Cell::from(&check.message),
+        ]);
+    }
+    let mut lines = table.lines(&[]).into_iter();
+    let mut text = Text::default();
+    text.rows(lines.by_ref().take(usize::from(layout.has_headings)));
+    for (line, check) in lines.zip(checks) {
+        text.rows([line]);
         if let (Some(fix), true) = (&check.fix, check.state != State::Ok) {
-            lines.push(format!("      fix: {fix}"));
+            text.line(format!("       fix: {fix}"));
         }
     }
     let wrong = checks.iter().filter(|it| it.state == State::Fail).count();
     let doubtful = checks.iter().filter(|it| it.state == State::Warn).count();
     let all = checks.len();
-    lines.push(format!("{all} checks, {doubtful} doubtful, {wrong} wrong"));
-    lines
+    text.line(format!("{all} checks, {doubtful} doubtful, {wrong} wrong"));
+    text
 }

@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Args;
 
-use super::output::{self, Format};
+use super::{
+    clusters::ScopeFlags,
+    format::OutputFlags,
+    output,
+    plan::{machine_deployment, resource},
+    table::{Cell, Table, Text},
+};
 use crate::commands::{
     cluster_client::KubeconfigSource,
     plan::{
@@ -20,13 +26,11 @@ pub(super) struct ExplainFlags {
     /// The machine deployment: NAME or NAMESPACE/NAME
     machine_deployment: String,
 
-    /// Consider only the tenant with this namespace; may be repeated
-    #[arg(short = 'n', long = "tenant", value_name = "NAMESPACE")]
-    tenants: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
 
-    /// The output format
-    #[arg(short, long, value_enum, default_value = "text")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputFlags,
 
     /// The context of that kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
@@ -38,12 +42,12 @@ pub(super) struct ExplainFlags {
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     let question = Question {
+        selection: flags.scope.selection(flags.run.namespaces.clone()),
         management: KubeconfigSource {
             kubeconfig: flags.run.kubeconfig.clone(),
             context: flags.context,
         },
         settings: flags.run.check()?,
-        tenants: flags.tenants,
         profiles: BTreeMap::new(),
         defaults: Supposed::Nothing,
     };
@@ -51,20 +55,26 @@ pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let found = runtime.block_on(explain(&question, &flags.machine_deployment))?;
-    match flags.output {
-        Format::Json => output::document(serde_json::to_string_pretty(&found)? + "\n")?,
-        Format::Text => {
-            let found: Vec<_> = found.iter().map(lines).collect();
-            output::lines(found.join(&String::new()))?;
-        }
-    }
+    let names = found.iter().filter_map(|it| resource(&it.answer));
+    flags.output.print(&found, names, |_| text(&found))?;
     if found.iter().all(|it| it.blockers.is_empty()) {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn lines(explained: &Explanation) -> Vec<String> {
+fn text(found: &[Explanation]) -> Text {
+    let mut text = Text::default();
+    for (number, explained) in found.iter().enumerate() {
+        if number > 0 {
+            text.line("");
+        }
+        describe(&mut text, explained);
+    }
+    text
+}
+
+fn describe(text: &mut Text, explained: &Explanation) {
     let Explanation {
         answer,
         profile,
@@ -73,8 +83,7 @@ fn lines(explained: &Explanation) -> Vec<String> {
         remarks,
         ..
     } = explained;
-    let mut lines = Vec::new();
-    let name = answer.machine_deployment.as_deref().unwrap_or("-");
+    let name = machine_deployment(answer);
     let verdict = match answer.verdict {
         Verdict::Unchanged => "current",
         Verdict::Written => "about to be written, without a rotation",
@@ -83,67 +92,67 @@ fn lines(explained: &Explanation) -> Vec<String> {
         Verdict::Refused => "refused",
         Verdict::Unknown => "unknown",
     };
-    lines.push(format!("{name} of {}: {verdict}", answer.tenant));
+    text.line(format!("{name} of {}: {verdict}", answer.tenant));
     let version = profile.version.as_deref().unwrap_or("(missing)");
     let (namespace, name) = (&profile.namespace, &profile.name);
-    lines.extend([
-        String::new(),
-        format!("Profile {namespace}/{name} {version}"),
-    ]);
-    lines.push(format!("  chosen by  {}", profile.why));
+    text.section(&format!("Profile {namespace}/{name} {version}"));
+    text.line(format!("  chosen by  {}", profile.why));
     let digest = profile.digest.as_deref().unwrap_or("-");
-    lines.push(format!("  content    {}, sha256 {digest}", profile.content));
+    text.line(format!("  content    {}, sha256 {digest}", profile.content));
     if let Some(base) = &profile.extends {
-        lines.push(format!("  extends    {base}"));
+        text.line(format!("  extends    {base}"));
     }
-    lines.extend([String::new(), "Revision".to_owned()]);
+    text.section("Revision");
     match made {
         Some(made) => {
             let (revision, version) = (&made.revision, &made.profile_version);
             let at = made.at.as_deref().unwrap_or("-");
-            lines.push(format!(
+            text.line(format!(
                 "  made for revision {revision}, profile {version}, at {at}"
             ));
         }
-        None => lines.push("  nothing has been made yet".to_owned()),
+        None => text.line("  nothing has been made yet"),
     }
     match answer.inputs.as_slice() {
         [] => {}
         inputs => {
-            lines.push(format!("  differs since: {}", inputs.join(", ")));
+            text.line(format!("  differs since: {}", inputs.join(", ")));
         }
     }
     for write in &answer.writes {
-        lines.push(format!("  next: {write}"));
+        text.line(format!("  next: {write}"));
     }
-    table(&mut lines, ("Inputs", &explained.inputs));
-    table(&mut lines, ("Settings", &explained.settings));
-    lines.extend([String::new(), "What blocks it".to_owned()]);
+    inputs(text, ("Inputs", &explained.inputs));
+    inputs(text, ("Settings", &explained.settings));
+    text.section("What blocks it");
     if blockers.is_empty() {
-        lines.push("  nothing".to_owned());
+        text.line("  nothing");
     }
     for blocker in blockers {
-        lines.push(format!("  {}: {}", blocker.reason, blocker.message));
+        text.line(format!("  {}: {}", blocker.reason, blocker.message));
         if let Some(fix) = &blocker.fix {
             let who = blocker.actor.as_str();
             let who = who.map_or_else(String::new, |who| format!(" ({who})"));
-            lines.push(format!("    fix{who}: {fix}"));
+            text.line(format!("    fix{who}: {fix}"));
         }
     }
     if !remarks.is_empty() {
-        lines.extend([String::new(), "Annotations to correct".to_owned()]);
-        lines.extend(remarks.iter().map(|remark| format!("  {remark}")));
+        text.section("Annotations to correct");
+        for remark in remarks {
+            text.line(format!("  {remark}"));
+        }
     }
-    lines
 }
 
-fn table(lines: &mut Vec<String>, (heading, inputs): (&str, &[Input])) {
-    lines.extend([String::new(), heading.to_owned()]);
-    let width = inputs.iter().map(|it| it.name.len()).max().unwrap_or(0);
+fn inputs(text: &mut Text, (heading, inputs): (&str, &[Input])) {
+    text.section(heading);
+    let mut table = Table::default();
     for Input { name, value, from } in inputs {
         let value = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        lines.push(format!("  {name:<width$}  {value}  ({from})"));
+        let value = format!("{value}  ({from})");
+        table.push(["".into(), Cell::from(name), value.into()]);
     }
+    text.rows(table.lines(&[]));
 }

@@ -1,12 +1,13 @@
 //! `osm lint`: finds problems in profiles. Prints one line per finding, JSON or SARIF.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 
 use super::{
+    format::{Format, OutputFlags},
     input::{BaseFlags, read},
     output,
 };
@@ -33,9 +34,16 @@ pub(super) struct LintFlags {
     #[command(flatten)]
     bases: BaseFlags,
 
-    /// The output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    /// The output format
+    #[arg(
+        short,
+        long,
+        alias = "format",
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    output: Output,
 
     /// Treat warnings as errors for the exit code.
     #[arg(long)]
@@ -43,12 +51,17 @@ pub(super) struct LintFlags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// One line per finding.
-    Text,
-    /// A list of findings.
+enum Output {
+    /// One line per finding
+    #[value(alias = "text")]
+    Table,
+    /// A list of findings in JSON
     Json,
-    /// SARIF 2.1.0 for code scanners.
+    /// The same list in YAML
+    Yaml,
+    /// The files with findings
+    Name,
+    /// SARIF 2.1.0 for code scanners
     Sarif,
 }
 
@@ -60,10 +73,18 @@ pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
         let found = lint(&read(file)?, &|name| bases.find(name)).into_iter();
         findings.extend(found.map(|finding| (name.clone(), finding)));
     }
-    match flags.format {
-        Format::Text => output::lines(findings.iter().map(line))?,
-        Format::Json => output::document(written(&findings.iter().map(entry).collect()))?,
-        Format::Sarif => output::document(written(&sarif(&findings)))?,
+    let entries: Vec<_> = findings.iter().map(entry).collect();
+    let files: BTreeSet<_> = findings.iter().map(|(file, _)| file.clone()).collect();
+    let print = |format| {
+        let text = |_| findings.iter().map(line).collect();
+        OutputFlags::from(format).print(&entries, files, text)
+    };
+    match flags.output {
+        Output::Table => print(Format::Table)?,
+        Output::Json => print(Format::Json)?,
+        Output::Yaml => print(Format::Yaml)?,
+        Output::Name => print(Format::Name)?,
+        Output::Sarif => output::document(format!("{:#}\n", sarif(&findings)))?,
     }
     let counts = |severity| severity == Severity::Error || flags.deny_warnings;
     let fails = findings
@@ -74,10 +95,6 @@ pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
     } else {
         output::SUCCESS
     })
-}
-
-fn written(value: &Json) -> String {
-    format!("{value:#}\n")
 }
 
 fn line((file, finding): &(String, Finding)) -> String {

@@ -6,7 +6,9 @@ use clap::Args;
 
 use super::{
     clusters::WorkerFlags,
-    output::{self, Format},
+    format::OutputFlags,
+    output,
+    table::{Cell, Layout, Table, Text, Tone},
 };
 use crate::api::names::KUBE_SYSTEM;
 use crate::commands::machine::{self, Question, State, Way};
@@ -37,9 +39,8 @@ pub(super) struct MachineFlags {
     #[arg(long, value_name = "NAME")]
     machine_deployment: Option<String>,
 
-    /// The output format
-    #[arg(short, long, value_enum, default_value = "text")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
@@ -54,33 +55,33 @@ pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let way = runtime.block_on(machine::steps(&question))?;
-    match flags.output {
-        Format::Json => output::document(serde_json::to_string_pretty(&way)? + "\n")?,
-        Format::Text => output::lines(lines(&way))?,
-    }
+    let missing = way.steps.iter().filter(|it| it.state != State::Done);
+    let missing = missing.map(|it| it.step.to_owned());
+    flags
+        .output
+        .print(&way, missing, |layout| text(layout, &way))?;
     if way.ready {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn lines(way: &Way) -> Vec<String> {
-    let width = way.steps.iter().map(|it| it.step.len()).max().unwrap_or(0);
-    let mut lines: Vec<String> = way
-        .steps
-        .iter()
-        .map(|step| {
-            let state = match step.state {
-                State::Done => "done",
-                State::Waiting => "waiting",
-                State::Failed => "FAILED",
-                State::Unknown => "unknown",
-            };
-            format!("{state:<8} {:<width$}  {}", step.step, step.detail)
-        })
-        .collect();
-    if let Some(next) = &way.next {
-        lines.extend([String::new(), format!("Next: {next}")]);
+fn text(layout: Layout, way: &Way) -> Text {
+    let mut table = Table::new(layout, &["STATE", "STEP", "DETAIL"]);
+    for step in &way.steps {
+        let state = match step.state {
+            State::Done => Cell::new("done", Tone::Good),
+            State::Waiting => Cell::new("waiting", Tone::Doubtful),
+            State::Failed => Cell::new("FAILED", Tone::Wrong),
+            State::Unknown => Cell::from("unknown"),
+        };
+        table.push([state, step.step.into(), Cell::from(&step.detail)]);
     }
-    lines
+    let mut text = Text::default();
+    text.rows(table.lines(&[]));
+    if let Some(next) = &way.next {
+        text.line("");
+        text.line(format!("Next: {next}"));
+    }
+    text
 }

@@ -13,23 +13,14 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use serde_json::Value as Json;
 use serde_saphyr::SerializerOptions;
 
+use super::table::Text;
 use crate::telemetry::{chain::whole, logs::printable};
 
 /// The mode of files. Documents contain secrets, so only the owner may read what we write.
 const FILE_MODE: u32 = 0o600;
-
-/// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// Text for people.
-    Text,
-    /// JSON for programs.
-    Json,
-}
 
 /// The command succeeded. If it answers a question, nothing is wrong or different.
 pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;
@@ -45,17 +36,26 @@ pub(super) fn found() -> ExitCode {
 
 /// Prints a result for people, line by line.
 pub(super) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
-    let lines = lines.into_iter();
-    let text: String = lines.map(|line| printable(line.as_ref()) + "\n").collect();
-    document(text)
+    text(&lines.into_iter().collect())
+}
+
+/// Prints text for people. Only a terminal gets its colors, unless `NO_COLOR` is set.
+pub(super) fn text(text: &Text) -> anyhow::Result<()> {
+    let text: String = text
+        .lines()
+        .iter()
+        .map(|line| line.clone() + "\n")
+        .collect();
+    write(anstream::stdout(), text.as_bytes())
 }
 
 /// Prints a result for programs, byte for byte.
 pub(super) fn document(bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(bytes.as_ref())
-        .and_then(|()| stdout.flush());
+    write(io::stdout(), bytes.as_ref())
+}
+
+fn write(mut stdout: impl io::Write, bytes: &[u8]) -> anyhow::Result<()> {
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
         // A reader that closed the pipe has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

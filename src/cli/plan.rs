@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use clap::Args;
+use clap::{Args, Command};
 
-use super::{
-    input,
-    output::{self, Format},
-};
+use super::{clusters::ScopeFlags, format::OutputFlags, input, output};
 use crate::commands::{
     cluster_client::KubeconfigSource,
     plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
@@ -17,9 +14,8 @@ use crate::settings::RunFlags;
 /// The flags of `osm plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanFlags {
-    /// Consider only the tenant with this namespace; may be repeated.
-    #[arg(short = 'n', long = "tenant", value_name = "NAMESPACE")]
-    tenants: Vec<String>,
+    #[command(flatten)]
+    scope: ScopeFlags,
 
     /// Plan as if this profile (a file) were installed in each tenant's namespace; may be repeated.
     #[arg(long = "profile-file", value_name = "FILE")]
@@ -30,12 +26,11 @@ pub(super) struct PlanFlags {
     #[arg(long)]
     with_defaults: bool,
 
-    /// The output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    output: OutputFlags,
 
     /// Print a line for each tenant with changes or without an answer, and then the totals.
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with = "output")]
     summary: bool,
 
     /// The context of that kubeconfig; by default the current one
@@ -57,9 +52,9 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         context: flags.context,
     };
     let question = Question {
+        selection: flags.scope.selection(flags.run.namespaces.clone()),
         settings: flags.run.check()?,
         management,
-        tenants: flags.tenants,
         profiles,
         defaults: if flags.with_defaults {
             Supposed::Installed
@@ -71,12 +66,60 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let answers = runtime.block_on(plan(&question))?;
-    match flags.format {
-        Format::Text if flags.summary => output::lines(summary(&answers))?,
-        Format::Text => output::lines(answers.iter().flat_map(lines))?,
-        Format::Json => output::document(serde_json::to_string_pretty(&answers)? + "\n")?,
-    }
+    let changing = answers.iter().filter(|it| it.verdict != Verdict::Unchanged);
+    let changing = changing.filter_map(resource);
+    flags.output.print(&answers, changing, |_| {
+        if flags.summary {
+            summary(&answers).into_iter().collect()
+        } else {
+            answers.iter().flat_map(lines).collect()
+        }
+    })?;
     Ok(code(&answers))
+}
+
+/// The flags of `osm run` on which the answer can depend.
+const OF_RUN: [&str; 15] = [
+    "kubeconfig",
+    "registration_selector",
+    "namespaces",
+    "tenant_defaults",
+    "tenant_policies",
+    "profile_namespaces",
+    "allow_loopback_servers",
+    "allowed_servers",
+    "denied_servers",
+    "egress_proxy",
+    "egress_proxy_credentials_file",
+    "exceptions",
+    "tenant_machine_deployments",
+    "tenant_profiles",
+    "tenant_profile_bytes",
+];
+
+/// Hides the flags of `osm run` on which the answer does not depend. They are accepted, so that the
+/// arguments of the manager's Deployment can be used as they are.
+pub(super) fn hide_flags_of_run(command: Command) -> Command {
+    let of_run = RunFlags::augment_args(Command::default());
+    let hidden = of_run.get_arguments().map(clap::Arg::get_id);
+    let hidden = hidden.filter(|id| !OF_RUN.contains(&id.as_str()));
+    let hide = |command: Command, id| command.mut_arg(id, |arg| arg.hide(true));
+    let command = hidden.fold(command, hide);
+    command.mut_arg("namespaces", |arg| {
+        let help = "Only tenants in this namespace; may be repeated";
+        arg.alias("tenant").help(help).long_help(help)
+    })
+}
+
+/// Returns the machine deployment, or `-` for writes that all of a tenant share.
+pub(super) fn machine_deployment(answer: &Answer) -> &str {
+    answer.machine_deployment.as_deref().unwrap_or("-")
+}
+
+/// Returns the machine deployment as kubectl names it.
+pub(super) fn resource(answer: &Answer) -> Option<String> {
+    let (_, name) = answer.machine_deployment.as_ref()?.split_once('/')?;
+    Some(format!("machinedeployment.cluster.k8s.io/{name}"))
 }
 
 fn code(answers: &[Answer]) -> ExitCode {
@@ -160,7 +203,7 @@ fn lines(answer: &Answer) -> Vec<String> {
         _ => "",
     };
     let verdict = format!("{}{more}", called(answer.verdict));
-    let name = answer.machine_deployment.as_deref().unwrap_or("-");
+    let name = machine_deployment(answer);
     let mut lines = vec![format!("{} {name}: {verdict}", answer.tenant)];
     lines.extend(answer.message.iter().map(|message| match answer.reason {
         Some(reason) => format!("  {reason}: {message}"),

@@ -1,11 +1,16 @@
 //! `osm profiles`: the default profiles that are built into this program.
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
+use serde::Serialize;
 
-use super::output;
+use super::{
+    format::OutputFlags,
+    output,
+    table::{Cell, Layout, Table, Text},
+};
 use crate::api::profile::OperatingSystemProfile;
 use crate::render::default_profiles::{DefaultProfile, default_profiles};
 
@@ -13,7 +18,7 @@ use crate::render::default_profiles::{DefaultProfile, default_profiles};
 #[derive(Debug, Subcommand)]
 pub(super) enum ProfilesCommand {
     /// List them with name, operating system, version and cloud providers.
-    List,
+    List(OutputFlags),
     /// Print one as YAML.
     Show {
         /// The profile's name.
@@ -31,7 +36,11 @@ pub(super) enum ProfilesCommand {
 
 pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ProfilesCommand::List => output::lines(table()?)?,
+        ProfilesCommand::List(output) => {
+            let listed = listed()?;
+            let names = listed.iter().map(|it| it.name.to_owned());
+            output.print(&listed, names, |layout| text(layout, &listed))?;
+        }
         ProfilesCommand::Show { name } => output::document(find(name)?.yaml)?,
         ProfilesCommand::Export { dir, names } => {
             let profiles: Vec<&DefaultProfile> = if names.is_empty() {
@@ -62,35 +71,45 @@ fn find(name: &str) -> anyhow::Result<&'static DefaultProfile> {
     Ok(profile)
 }
 
-fn table() -> anyhow::Result<Vec<String>> {
-    let head = ["NAME", "OS", "VERSION", "PROVIDERS"].map(str::to_owned);
-    let mut rows = vec![head];
-    for profile in default_profiles() {
+/// A default profile, as it is listed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    name: &'static str,
+    operating_system: String,
+    version: String,
+    providers: Vec<String>,
+}
+
+fn listed() -> anyhow::Result<Vec<Listed>> {
+    let profiles = default_profiles().iter().map(|profile| {
         let object: OperatingSystemProfile =
             serde_saphyr::from_str(profile.yaml).context("a default profile is YAML")?;
         let spec = object.spec;
-        let providers = spec.supported_cloud_providers.iter();
-        let providers: Vec<_> = providers.map(|provider| provider.name.as_str()).collect();
-        let system = format!("{} {}", spec.os_name.as_str(), spec.os_version);
-        rows.push([
-            profile.name.to_owned(),
-            system,
-            spec.version,
-            providers.join(","),
+        let providers = spec.supported_cloud_providers.into_iter();
+        Ok(Listed {
+            name: profile.name,
+            operating_system: format!("{} {}", spec.os_name.as_str(), spec.os_version),
+            version: spec.version,
+            providers: providers
+                .map(|provider| provider.name.as_str().to_owned())
+                .collect(),
+        })
+    });
+    profiles.collect()
+}
+
+fn text(layout: Layout, listed: &[Listed]) -> Text {
+    let mut table = Table::new(layout, &["NAME", "OS", "VERSION", "PROVIDERS"]);
+    for profile in listed {
+        table.push([
+            profile.name.into(),
+            Cell::from(&profile.operating_system),
+            Cell::from(&profile.version),
+            profile.providers.join(",").into(),
         ]);
     }
-    let mut widths = [0; 4];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.len().max(*width);
-        }
-    }
-    let line = |row: &[String; 4]| {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:width$}  ");
-        }
-        line.trim_end().to_owned()
-    };
-    Ok(rows.iter().map(line).collect())
+    let mut text = Text::default();
+    text.rows(table.lines(&[]));
+    text
 }

@@ -8,9 +8,11 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 
 use super::{
     clusters::{ManagementFlags, ReachFlags, WorkerFlags},
+    format::{Format, OutputFlags},
     output,
 };
 use crate::api::worker_cluster::OnRemoval;
@@ -80,9 +82,9 @@ pub(super) struct AddFlags {
     /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print the objects, without the content of Secrets
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    /// Print the objects, without the content of Secrets, and progress on stderr
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
     /// How long to wait until the tenant is ready; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
     wait: Duration,
@@ -97,13 +99,6 @@ struct RightsFlags {
     /// Take the cluster over from the operating-system-manager that served it
     #[arg(long)]
     adopt: bool,
-}
-
-/// The output format of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// YAML documents.
-    Yaml,
 }
 
 /// The flags of `osm tenant remove`.
@@ -122,7 +117,8 @@ pub(super) struct RemoveFlags {
     worker_kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     worker: WorkerFlags,
-    /// What happens to the machine deployments; by default what the WorkerCluster specifies
+    /// What happens to the machine deployments; by default what the WorkerCluster specifies, or
+    /// release if that is Keep
     #[arg(long, value_enum, value_name = "POLICY")]
     on_removal: Option<Policy>,
     /// Do not ask for confirmation
@@ -203,16 +199,31 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         },
         wait: (!flags.wait.is_zero()).then_some(flags.wait),
     };
-    // Objects are printed on stdout, so progress goes to stderr.
-    let mut progress: Box<dyn FnMut(String) + Send> = match flags.output {
-        Some(Output::Yaml) => Box::new(|line| output::message(&line)),
-        None => Box::new(|line| output::progress(&line)),
+    let Some(format) = flags.output else {
+        let mut progress = |line: String| output::progress(&line);
+        runtime()?.block_on(tenant_add::tenant_add(params, &mut progress))?;
+        return Ok(output::SUCCESS);
     };
-    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut *progress))?;
-    if flags.output.is_some() {
-        output::document(serde_saphyr::to_string_multiple(&objects)?)?;
+    let mut progress = |line: String| output::message(&line);
+    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut progress))?;
+    let names = objects.iter().map(name_of);
+    match format {
+        Format::Yaml => output::document(serde_saphyr::to_string_multiple(&objects)?)?,
+        format => OutputFlags::from(format).print(&objects, names.clone(), |_| names.collect())?,
     }
     Ok(output::SUCCESS)
+}
+
+/// Returns the name of an object as kubectl prints it.
+fn name_of(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or_default().to_lowercase();
+    let name = text("/metadata/name").unwrap_or_default();
+    let version = text("/apiVersion").unwrap_or_default();
+    match version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
 }
 
 fn namespace_of(name: &str) -> String {

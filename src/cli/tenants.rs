@@ -1,148 +1,171 @@
 //! `osm tenants`: shows the fleet in a table.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
+use serde::Serialize;
 
-use super::{clusters::ManagementFlags, output};
-use crate::commands::tenants::{self, News, Row, Selection};
+use super::{
+    clusters::{ManagementFlags, SelectionFlags},
+    format::{Format, OutputFlags},
+    output,
+    table::{Cell, Layout, Table, Text, Tone},
+};
+use crate::api::reason::{Reason, Severity};
+use crate::commands::tenants::{self, News, Row};
 
 /// The flags of `osm tenants`.
 #[derive(Args, Debug)]
 pub(super) struct TenantsFlags {
-    /// Show only the tenant with this namespace
-    #[arg(short, long, value_name = "NAMESPACE")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    selection: SelectionFlags,
     #[command(flatten)]
     management: ManagementFlags,
-    /// The output format
-    #[arg(short, long, value_enum, default_value = "table")]
-    output: Format,
+    #[command(flatten)]
+    output: OutputFlags,
     /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
-}
-
-/// The output format of tenants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table for people.
-    Table,
-    /// A table with server and message.
-    Wide,
-    /// JSON for programs: an array, or with --watch one object per line.
-    Json,
 }
 
 const COLUMNS: [&str; 10] = [
     "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "FAILING", "AGE",
 ];
 const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
-/// The minimum width of columns in lines that are printed one by one.
-const WIDTH_MIN: usize = 9;
 
-pub(super) fn run(flags: &TenantsFlags) -> anyhow::Result<ExitCode> {
-    let selection = Selection {
-        management: flags.management.way(),
-        namespace: flags.namespace.clone(),
-    };
+pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
+    let (way, selection) = (flags.management.way(), flags.selection.selection());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let output = flags.output;
     if flags.watch {
-        runtime.block_on(watch(&selection, flags.output))?;
+        let mut widths = Vec::new();
+        let mut hear = move |news| print(output, &mut widths, news);
+        runtime.block_on(tenants::watch(&way, &selection, &mut hear))?;
         return Ok(output::SUCCESS);
     }
-    let rows = runtime.block_on(tenants::list(&selection))?;
-    match flags.output {
-        Format::Json => output::document(serde_json::to_string_pretty(&rows)? + "\n")?,
-        format => output::lines(table(&rows, format))?,
-    }
+    let rows = runtime.block_on(tenants::list(&way, &selection))?;
+    output.print(&rows, rows.iter().map(name), |layout| {
+        text(&table(layout, &rows), &[])
+    })?;
     Ok(output::SUCCESS)
 }
 
-fn table(rows: &[Row], format: Format) -> Vec<String> {
-    let now = now();
-    let mut lines = vec![heading(format)];
-    lines.extend(rows.iter().map(|row| cells(row, format, now)));
-    let mut widths = vec![0; lines.first().map_or(0, Vec::len)];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
+/// Prints a change. Later lines have the widths of the first ones, as far as they suffice.
+fn print(output: OutputFlags, widths: &mut Vec<usize>, news: News) -> anyhow::Result<()> {
+    let rows = match news {
+        News::Listed(rows) => rows,
+        News::Row(row) => vec![*row],
+        News::Gone(tenant, name) => return gone(output, widths, (&tenant, &name)),
+    };
+    match output.output {
+        Format::Table | Format::Wide => {
+            let layout = Layout {
+                has_headings: output.layout().has_headings && widths.is_empty(),
+                ..output.layout()
+            };
+            let table = table(layout, &rows);
+            let printed = output::text(&text(&table, widths));
+            merge(widths, table.widths());
+            printed
         }
+        Format::Json => rows.iter().try_for_each(json),
+        Format::Yaml => rows.iter().try_for_each(yaml),
+        Format::Name => output::lines(rows.iter().map(name)),
     }
-    lines.iter().map(|cells| line(cells, &widths)).collect()
 }
 
-async fn watch(selection: &Selection, format: Format) -> anyhow::Result<()> {
-    let mut widths = vec![WIDTH_MIN; heading(format).len()];
-    if format != Format::Json {
-        output::lines([line(&heading(format), &widths)])?;
+fn gone(output: OutputFlags, widths: &[usize], (tenant, name): (&str, &str)) -> anyhow::Result<()> {
+    let gone = serde_json::json!({ "tenant": tenant, "name": name, "gone": true });
+    match output.output {
+        Format::Table | Format::Wide => {
+            let mut table = Table::default();
+            table.push([tenant.into(), name.into(), "Gone".into()]);
+            output::text(&text(&table, widths))
+        }
+        Format::Json => json(&gone),
+        Format::Yaml => yaml(&gone),
+        Format::Name => Ok(()),
     }
-    tenants::watch(selection, &mut move |news| match (news, format) {
-        (News::Row(row), Format::Json) => output::document(serde_json::to_string(&row)? + "\n"),
-        (News::Gone(tenant, name), Format::Json) => {
-            let gone = serde_json::json!({ "tenant": tenant, "name": name, "gone": true });
-            output::document(format!("{gone}\n"))
-        }
-        (News::Row(row), format) => {
-            let cells = cells(&row, format, now());
-            for (width, cell) in widths.iter_mut().zip(&cells) {
-                *width = cell.chars().count().max(*width);
-            }
-            output::lines([line(&cells, &widths)])
-        }
-        (News::Gone(tenant, name), _) => {
-            output::lines([line(&[tenant, name, "Gone".to_owned()], &widths)])
-        }
-    })
-    .await
 }
 
-fn heading(format: Format) -> Vec<String> {
-    let wide = WIDE.iter().filter(|_| format == Format::Wide);
-    COLUMNS
-        .iter()
-        .chain(wide)
-        .map(|&it| it.to_owned())
-        .collect()
+fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    output::document(serde_json::to_string(value)? + "\n")
 }
 
-fn cells(row: &Row, format: Format, now: Timestamp) -> Vec<String> {
-    let number = |number: Option<u32>| number.map_or_else(dash, |it| it.to_string());
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(dash);
-    let age = |time: Option<Timestamp>| time.map_or_else(dash, |it| age(it, now));
+fn yaml(value: &impl Serialize) -> anyhow::Result<()> {
+    let options = serde_saphyr::SerializerOptions::default();
+    let text = output::yaml(&serde_json::to_value(value)?, options)?;
+    output::document(format!("---\n{text}"))
+}
+
+fn merge(widths: &mut Vec<usize>, more: Vec<usize>) {
+    widths.resize(more.len().max(widths.len()), 0);
+    for (width, more) in widths.iter_mut().zip(more) {
+        *width = more.max(*width);
+    }
+}
+
+fn text(table: &Table, widths: &[usize]) -> Text {
+    let mut text = Text::default();
+    text.rows(table.lines(widths));
+    text
+}
+
+fn name(row: &Row) -> String {
+    format!("workercluster.operatingsystemmanager.k8c.io/{}", row.name)
+}
+
+fn table(layout: Layout, rows: &[Row]) -> Table {
+    let wide = WIDE.iter().filter(|_| layout.is_wide);
+    let mut table = Table::new(layout, COLUMNS.iter().chain(wide));
+    let now = Timestamp::now();
+    for row in rows {
+        table.push(cells(row, layout, now));
+    }
+    table
+}
+
+fn cells(row: &Row, layout: Layout, now: Timestamp) -> Vec<Cell> {
+    let number = |number: Option<u32>| number.map_or_else(dash, |it| it.to_string().into());
+    let text = |text: &Option<String>| text.as_ref().map_or_else(dash, Cell::from);
+    let age = |time: Option<Timestamp>| time.map_or_else(dash, |it| age(it, now).into());
     let mut cells = vec![
-        row.tenant.clone(),
-        row.name.clone(),
-        row.state.clone(),
+        Cell::from(&row.tenant),
+        Cell::from(&row.name),
+        Cell::new(&row.state, tone(&row.state)),
         age(row.since),
         text(&row.version),
         number(row.machine_deployments),
         number(row.served),
         number(row.outdated),
-        row.failing.to_string(),
+        row.failing.to_string().into(),
         age(row.created),
     ];
-    if format == Format::Wide {
-        cells.push(text(&row.server));
-        cells.push(row.paused.to_string());
-        cells.push(row.message.replace('\n', " "));
+    if layout.is_wide {
+        cells.extend([
+            text(&row.server),
+            row.paused.to_string().into(),
+            row.message.replace('\n', " ").into(),
+        ]);
     }
     cells
 }
 
-fn dash() -> String {
-    "-".to_owned()
+/// A state is the reason of a condition.
+fn tone(state: &str) -> Tone {
+    match Reason::named(state).map(Reason::severity) {
+        Some(Severity::Normal) => Tone::Good,
+        Some(Severity::Warning) => Tone::Doubtful,
+        Some(Severity::Error) => Tone::Wrong,
+        Some(Severity::Pending) | None => Tone::Plain,
+    }
 }
 
-fn line(cells: &[String], widths: &[usize]) -> String {
-    let mut line = String::new();
-    for (cell, width) in cells.iter().zip(widths) {
-        let _ = write!(line, "{cell:<width$}  ");
-    }
-    line.trim_end().to_owned()
+fn dash() -> Cell {
+    Cell::from("-")
 }
 
 /// Returns an age such as `12s`, `5m`, `3h` or `40d`, roughly as kubectl prints it.
@@ -154,10 +177,6 @@ fn age(since: Timestamp, now: Timestamp) -> String {
         7_200..172_800 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     }
-}
-
-fn now() -> Timestamp {
-    Timestamp::now()
 }
 
 #[cfg(test)]
@@ -179,7 +198,7 @@ mod tests {
         let row = Row {
             tenant: "tenant-of-a-long-name".to_owned(),
             name: "berlin".to_owned(),
-            state: "Ready".to_owned(),
+            state: "Unknown".to_owned(),
             since: None,
             version: None,
             served: Some(2),
@@ -191,7 +210,11 @@ mod tests {
             paused: false,
             message: String::new(),
         };
-        let lines = table(&[row], Format::Wide);
+        let layout = Layout {
+            is_wide: true,
+            has_headings: true,
+        };
+        let lines = table(layout, &[row]).lines(&[]);
         let [first, second] = lines.as_slice() else {
             panic!("a heading and a row: {lines:?}");
         };

@@ -35,6 +35,11 @@ pub struct Listed<K> {
 }
 
 impl<K> Listed<K> {
+    /// Returns true if the list has no objects.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.unreadable.is_empty()
+    }
+
     /// Returns all objects. `bare` creates an object from the metadata of one that cannot be
     /// decoded.
     pub fn into_all(self, bare: impl Fn(ObjectMeta) -> K) -> Vec<K> {

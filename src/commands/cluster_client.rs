@@ -268,17 +268,18 @@ pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<Dy
 /// Returns an error if the list cannot be read. A missing CRD has its own message.
 pub(super) async fn list_own<K>(
     api: &Api<DeserializeGuard<K>>,
-    what: &str,
+    params: ListParams,
 ) -> anyhow::Result<Listed<K>>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let listed = pages::all(api, ListParams::default()).await;
-    listed.map_err(|error| cannot_list(error, what))
+    let listed = pages::all(api, params).await;
+    listed.map_err(cannot_list::<K>)
 }
 
 /// Returns the error of a list of a kind that this program defines.
-pub(super) fn cannot_list(error: kube::Error, what: &str) -> anyhow::Error {
+pub(super) fn cannot_list<K: Resource<DynamicType = ()>>(error: kube::Error) -> anyhow::Error {
+    let what = format!("{}s", K::kind(&()));
     if pages::is_not_served(&error) {
         return anyhow!(
             "the management cluster does not serve {what}: install the custom resource definitions \
@@ -311,7 +312,7 @@ pub(super) async fn worker_clusters(
     namespace: &str,
 ) -> anyhow::Result<Vec<WorkerCluster>> {
     let api: Api<DeserializeGuard<WorkerCluster>> = Api::namespaced(client.clone(), namespace);
-    match list_own(&api, "WorkerClusters").await {
+    match list_own(&api, ListParams::default()).await {
         Ok(list) => match list.unreadable.first() {
             None => Ok(list.objects),
             Some(unreadable) => anyhow::bail!(

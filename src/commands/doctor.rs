@@ -11,13 +11,15 @@ use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{ListParams, ObjectMeta},
-    core::DeserializeGuard,
 };
 use serde::Serialize;
 
-use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace};
+use super::{
+    cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace},
+    selection::{Selection, registration_of},
+};
 use crate::api::worker_cluster::WorkerCluster;
 use crate::client::{clock::answered_at, pages};
 use crate::telemetry::chain::chain;
@@ -41,8 +43,8 @@ const SKEW_FAIL_SECONDS: u64 = 300;
 pub struct Options {
     /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// The namespace of the only tenant to check; `None` for all tenants.
-    pub tenant: Option<String>,
+    /// The tenants to check.
+    pub selection: Selection,
     /// The label selector of registrations.
     pub selector: String,
     /// The namespace of the replicas' Leases and of the manager's ServiceAccount.
@@ -130,8 +132,10 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     let tenants = registrations(options, &cluster.client).await;
     let tenants = match tenants {
         Ok((tenants, unreadable)) => {
-            if let (Some(namespace), true) = (&options.tenant, tenants.is_empty()) {
-                ensure_namespace(&cluster.client, namespace).await?;
+            if tenants.is_empty() {
+                for namespace in &options.selection.namespaces {
+                    ensure_namespace(&cluster.client, namespace).await?;
+                }
             }
             checks.extend(unreadable.iter().map(unreadable_worker_cluster));
             tenants
@@ -172,36 +176,34 @@ type Registered = (Secret, Option<WorkerCluster>);
 type Registrations = (Vec<Registered>, Vec<ObjectMeta>);
 
 async fn registrations(options: &Options, client: &Client) -> Result<Registrations, kube::Error> {
-    type Guarded<K> = Api<DeserializeGuard<K>>;
-    let (secrets, owns): (Guarded<Secret>, Guarded<WorkerCluster>) = match &options.tenant {
-        Some(namespace) => (
-            Api::namespaced(client.clone(), namespace),
-            Api::namespaced(client.clone(), namespace),
-        ),
-        None => (Api::all(client.clone()), Api::all(client.clone())),
-    };
-    let selector = ListParams::default().labels(&options.selector);
-    let secrets = pages::all(&secrets, selector).await?.objects;
-    let (owns, unreadable) = match pages::all(&owns, ListParams::default()).await {
-        // Another check reports missing CRDs.
-        Err(error) if pages::is_not_served(&error) => Default::default(),
-        listed => {
-            let listed = listed?;
-            (listed.objects, listed.unreadable)
+    let selection = &options.selection;
+    let (mut secrets, mut owns, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, api) in selection.apis::<Secret>(client) {
+        let params = ListParams::default().labels(&options.selector);
+        secrets.extend(pages::all(&api, params).await?.objects);
+    }
+    for (_, api) in selection.apis::<WorkerCluster>(client) {
+        match pages::all(&api, selection.params()).await {
+            // Another check reports missing CRDs.
+            Err(error) if pages::is_not_served(&error) => {}
+            listed => {
+                let listed = listed?;
+                owns.extend(listed.objects);
+                unreadable.extend(listed.unreadable);
+            }
         }
-    };
+    }
     let of = |secret: &Secret| {
-        let is_about = |own: &&WorkerCluster| {
-            own.namespace() == secret.namespace()
-                && own.spec.kubeconfig_secret_ref.name == secret.name_any()
-        };
-        owns.iter().find(is_about).cloned()
+        let registration = (secret.namespace(), secret.name_any());
+        let mut owns = owns.iter();
+        owns.find(|own| registration_of(own) == registration)
+            .cloned()
     };
-    let registered = secrets
-        .into_iter()
-        .map(|it| (it.clone(), of(&it)))
-        .collect();
-    Ok((registered, unreadable))
+    let registered = secrets.into_iter().map(|it| (of(&it), it));
+    let registered = registered
+        .filter(|(own, _)| selection.labels.is_none() || own.is_some())
+        .map(|(own, secret)| (secret, own));
+    Ok((registered.collect(), unreadable))
 }
 
 /// Checks that a cluster answers. Returns how far its clock is ahead of this machine's, if the

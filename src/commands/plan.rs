@@ -8,6 +8,7 @@ mod profiles;
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::ListParams,
@@ -17,7 +18,10 @@ use serde::Serialize;
 
 use self::look::Tenant;
 pub(super) use self::look::kubeconfig_of;
-use super::cluster_client::{ClusterClient, KubeconfigSource};
+use super::{
+    cluster_client::{ClusterClient, KubeconfigSource},
+    selection::Selection,
+};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE},
@@ -61,8 +65,8 @@ pub struct Question {
     pub settings: Settings,
     /// The source of the management cluster's kubeconfig.
     pub management: KubeconfigSource,
-    /// The tenants' namespaces. If empty, all tenants.
-    pub tenants: Vec<String>,
+    /// The tenants.
+    pub selection: Selection,
     /// Profiles that replace the installed ones, by name.
     pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
     /// An assumption about our default profiles.
@@ -144,7 +148,8 @@ pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
     let client = ClusterClient::management(&question.management)
         .await?
         .client;
-    let registrations = look::registrations(&client, question).await?;
+    let label = &question.settings.registration_selector;
+    let registrations = question.selection.registrations(&client, label).await?;
     let mut answers = Vec::new();
     for registration in registrations {
         let tenant = registration.namespace().unwrap_or_default();
@@ -162,7 +167,7 @@ pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
 async fn of_tenant(
     client: &Client,
     question: &Question,
-    registration: &k8s_openapi::api::core::v1::Secret,
+    registration: &Secret,
 ) -> anyhow::Result<Vec<Answer>> {
     let tenant = Tenant::read(client, question, registration).await?;
     let listed = Listed::read(&tenant).await?;

@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::apply::{Applied, Applier};
 use super::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::tenant::access::AccessRules;
+use crate::tenant::{access::AccessRules, report::counted};
 
 pub use self::{
     apply::Mode,
@@ -122,8 +122,11 @@ impl TenantAddition {
         let writes = applied.iter().filter(|it| it.is_written()).count();
         progress(match (writes, self.params.mode) {
             (0, _) => "nothing to write: everything is as it should be".to_owned(),
-            (count, Mode::DryRun) => format!("dry run: {count} objects would be written"),
-            (count, Mode::Write) => format!("{count} objects were written"),
+            (count, Mode::DryRun) => {
+                let objects = counted(count, "object", "objects");
+                format!("dry run: {objects} would be written")
+            }
+            (count, Mode::Write) => counted(count, "object was written", "objects were written"),
         });
         if let (Mode::Write, Some(wait)) = (self.params.mode, self.params.wait) {
             ready::wait(self, (&own.name, wait), progress).await?;

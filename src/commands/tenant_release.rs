@@ -38,7 +38,7 @@ use crate::fleet::{
     claim::{self, Claimant},
     removal,
 };
-use crate::tenant::id::TenantId;
+use crate::tenant::{id::TenantId, report::counted};
 
 /// How long the manager may take to stop serving the cluster.
 const LET_GO_TIMEOUT: Duration = Duration::from_mins(1);
@@ -105,9 +105,13 @@ pub async fn release(
     }
     release.give_claim_back(progress).await?;
     progress(format!(
-        "done: start the operating-system-manager of the worker cluster; {} machine deployments \
-         stay as they are. Then remove the registration in namespace {}",
-        held.len(),
+        "done: start the operating-system-manager of the worker cluster; {}. Then \
+         remove the registration in namespace {}",
+        counted(
+            held.len(),
+            "machine deployment stays as it is",
+            "machine deployments stay as they are"
+        ),
         params.namespace
     ));
     Ok(())

@@ -2,15 +2,14 @@
 //! clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    Api, Client, Resource as _, ResourceExt,
+    ResourceExt,
     api::ObjectMeta,
-    core::{DeserializeGuard, error_boundary::InvalidObject},
+    core::DeserializeGuard,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
@@ -18,13 +17,15 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::cluster_client::{
-    ClusterClient, KubeconfigSource, cannot_list, ensure_namespace, list_own,
+use super::{
+    cluster_client::{ClusterClient, KubeconfigSource, cannot_list, ensure_namespace},
+    selection::Selection,
 };
 use crate::api::{
     condition::ConditionType,
     worker_cluster::{MachineDeploymentState, WorkerCluster},
 };
+use crate::client::watch::covers;
 
 /// One tenant, according to its WorkerCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,19 +59,12 @@ pub struct Row {
     pub message: String,
 }
 
-/// The tenants to list.
-#[derive(Clone, Debug)]
-pub struct Selection {
-    /// Access to the management cluster.
-    pub management: KubeconfigSource,
-    /// The namespace of the only tenant to list; `None` for all tenants.
-    pub namespace: Option<String>,
-}
-
 /// A change while watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The current state of a tenant.
+    /// All tenants, once at the beginning.
+    Listed(Vec<Row>),
+    /// A tenant that is new, or that has changed.
     Row(Box<Row>),
     /// The WorkerCluster was deleted: tenant and name.
     Gone(String, String),
@@ -79,27 +73,24 @@ pub enum News {
 /// Receives the changes. An error ends the watch.
 pub type Hear = dyn FnMut(News) -> anyhow::Result<()> + Send;
 
-/// The last known rows, by tenant and name.
-type Known = BTreeMap<(String, String), Row>;
+/// A tenant's namespace, and the name of its WorkerCluster.
+type Key = (String, String);
 
-/// Returns every tenant, in the order of their namespaces.
+/// The last known rows.
+type Known = BTreeMap<Key, Row>;
+
+/// Returns the tenants, in the order of their namespaces.
 ///
 /// # Errors
 ///
 /// A call to the API server fails.
-pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
-    let management = ClusterClient::management(&selection.management).await?;
-    let api = api(&management.client, selection);
-    let listed = list_own(&api, "WorkerClusters").await?;
+pub async fn list(way: &KubeconfigSource, selection: &Selection) -> anyhow::Result<Vec<Row>> {
+    let management = ClusterClient::management(way).await?;
+    let listed = selection.worker_clusters(&management.client).await?;
     let unreadable = listed.unreadable.iter().map(unreadable_row);
-    let rows = listed.objects.iter().map(row).chain(unreadable);
-    let rows: Known = rows
-        .map(|row| ((row.tenant.clone(), row.name.clone()), row))
-        .collect();
-    if let (Some(namespace), true) = (&selection.namespace, rows.is_empty()) {
-        ensure_namespace(&management.client, namespace).await?;
-    }
-    Ok(rows.into_values().collect())
+    let mut rows: Vec<Row> = listed.objects.iter().map(row).chain(unreadable).collect();
+    rows.sort_by_cached_key(key);
+    Ok(rows)
 }
 
 /// Passes all tenants to `hear`, and then every change, until `hear` returns an error.
@@ -107,40 +98,61 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 /// # Errors
 ///
 /// The first list fails, or `hear` returns an error.
-pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
-    let management = ClusterClient::management(&selection.management).await?;
-    let api = api(&management.client, selection);
-    let mut events = pin!(watcher(api, watcher::Config::default()).default_backoff());
+pub async fn watch(
+    way: &KubeconfigSource,
+    selection: &Selection,
+    hear: &mut Hear,
+) -> anyhow::Result<()> {
+    let client = ClusterClient::management(way).await?.client;
+    let apis = selection.apis::<WorkerCluster>(&client);
+    let mut to_list = apis.len();
+    let watches = apis.into_iter().map(|(limit, api)| {
+        let config = watcher::Config {
+            label_selector: selection.labels.clone(),
+            ..watcher::Config::default()
+        };
+        let events = watcher(api, config).default_backoff();
+        events.map(move |event| (limit.clone(), event)).boxed()
+    });
+    let mut events = stream::select_all(watches);
     let mut known = Known::new();
     let mut listed = BTreeSet::new();
-    let mut has_begun = false;
-    while let Some(event) = events.next().await {
+    while let Some((limit, event)) = events.next().await {
         match event {
-            Ok(Event::Init) => listed.clear(),
+            Ok(Event::Init) => listed.retain(|key: &Key| !covers(limit.as_ref(), &key.0)),
             Ok(Event::InitApply(found)) => {
-                listed.insert(key(found.meta()));
-                update(&mut known, row_of(&found.0), hear)?;
+                let row = row_of(&found);
+                listed.insert(key(&row));
+                if to_list > 0 {
+                    known.insert(key(&row), row);
+                } else {
+                    update(&mut known, row, hear)?;
+                }
+            }
+            Ok(Event::InitDone) if to_list > 0 => {
+                to_list -= 1;
+                if let (Some(namespace), true) = (&limit, listed.is_empty()) {
+                    ensure_namespace(&client, namespace).await?;
+                }
+                if to_list == 0 {
+                    hear(News::Listed(known.values().cloned().collect()))?;
+                }
             }
             Ok(Event::InitDone) => {
-                if let (Some(namespace), true, false) =
-                    (&selection.namespace, known.is_empty(), has_begun)
-                {
-                    ensure_namespace(&management.client, namespace).await?;
-                }
-                has_begun = true;
-                for (key, _) in known.extract_if(.., |key, _| !listed.contains(key)) {
-                    hear(News::Gone(key.0, key.1))?;
+                let is_gone = |key: &Key| covers(limit.as_ref(), &key.0) && !listed.contains(key);
+                for ((tenant, name), _) in known.extract_if(.., |key, _| is_gone(key)) {
+                    hear(News::Gone(tenant, name))?;
                 }
             }
-            Ok(Event::Apply(found)) => update(&mut known, row_of(&found.0), hear)?,
+            Ok(Event::Apply(found)) => update(&mut known, row_of(&found), hear)?,
             Ok(Event::Delete(found)) => {
-                known.remove(&key(found.meta()));
-                let (tenant, name) = key(found.meta());
+                let (tenant, name) = key(&row_of(&found));
+                known.remove(&(tenant.clone(), name.clone()));
                 hear(News::Gone(tenant, name))?;
             }
             // An error at first is a mistake of the user; later it is transient.
-            Err(watcher::Error::InitialListFailed(error)) if !has_begun => {
-                return Err(cannot_list(error, "WorkerClusters"));
+            Err(watcher::Error::InitialListFailed(error)) if to_list > 0 => {
+                return Err(cannot_list::<WorkerCluster>(error));
             }
             Err(_) => {}
         }
@@ -150,28 +162,19 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
 
 /// Passes a row to `hear` if it is not the known one.
 fn update(known: &mut Known, row: Row, hear: &mut Hear) -> anyhow::Result<()> {
-    let key = (row.tenant.clone(), row.name.clone());
-    if known.get(&key) != Some(&row) {
+    if known.get(&key(&row)) != Some(&row) {
         hear(News::Row(Box::new(row.clone())))?;
-        known.insert(key, row);
+        known.insert(key(&row), row);
     }
     Ok(())
 }
 
-fn api(client: &Client, selection: &Selection) -> Api<DeserializeGuard<WorkerCluster>> {
-    match &selection.namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
+fn key(row: &Row) -> Key {
+    (row.tenant.clone(), row.name.clone())
 }
 
-fn key(found: &ObjectMeta) -> (String, String) {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    (text(&found.namespace), text(&found.name))
-}
-
-fn row_of(found: &Result<WorkerCluster, InvalidObject>) -> Row {
-    match found {
+fn row_of(found: &DeserializeGuard<WorkerCluster>) -> Row {
+    match &found.0 {
         Ok(found) => row(found),
         Err(unreadable) => unreadable_row(&unreadable.metadata),
     }
@@ -179,12 +182,12 @@ fn row_of(found: &Result<WorkerCluster, InvalidObject>) -> Row {
 
 /// Returns the row of a WorkerCluster of which only the metadata can be decoded.
 fn unreadable_row(found: &ObjectMeta) -> Row {
-    let (tenant, name) = key(found);
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let message = "this version cannot decode it: compare it with the CRD (osm crds), or use the \
                    version of osm that wrote it";
     Row {
-        tenant,
-        name,
+        tenant: text(&found.namespace),
+        name: text(&found.name),
         state: "Unreadable".to_owned(),
         created: found.creation_timestamp.as_ref().map(|time| time.0),
         message: message.to_owned(),

@@ -25,7 +25,7 @@ pub struct RunFlags {
 
     /// Watch only this namespace of the management cluster for tenants; may be repeated. Without it
     /// all namespaces are watched.
-    #[arg(long = "namespace", value_name = "NAMESPACE")]
+    #[arg(short, long = "namespace", value_name = "NAMESPACE")]
     pub namespaces: Vec<String>,
 
     /// Where /livez, /readyz, /metrics and /fleet are served.

@@ -17,7 +17,7 @@ use crate::suite::fixtures::{
 use crate::suite::process::Manager;
 use crate::suite::rotation::install;
 use crate::suite::server::{Account, ok};
-use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::stage::{Stage, Tenant, WORKER, merge};
 use crate::suite::world::World;
 
 /// Somebody without any right in the worker cluster.
@@ -66,12 +66,43 @@ pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'sta
     assert_eq!(row["state"], "SomeNotServed");
     assert_eq!((&row["served"], &row["failing"]), (&json!(1), &json!(1)));
 
+    select_and_print(&tenant, &words).await;
+
+    let mut watch = watching(&[&words[..], &["--watch"]].concat());
+    let (heading, row) = (watch.next().await, watch.next().await);
+    assert_eq!(heading.find("STATE"), row.find("SomeNotServed"), "{row}");
+    drop(watch);
     let mut watch = watching(&[&words[..], &["-o", "json", "--watch"]].concat());
     assert_eq!(watch.next_state().await, "SomeNotServed");
     let known = json!({ "metadata": { "annotations": { PROFILE: PROFILE_NAME } } });
     merge(&tenant.machine_deployments(), "lost", known).await;
     while watch.next_state().await != "Ready" {}
     manager.stop().await;
+}
+
+/// The flags that select tenants and formats.
+async fn select_and_print(tenant: &Tenant, words: &[&str]) {
+    let label = json!({ "metadata": { "labels": { "tier": "gold" } } });
+    merge(&tenant.worker_clusters(), WORKER, label).await;
+    let named = run(&[words, &["-l", "tier=gold", "-o", "name"]].concat()).await;
+    let name = "workercluster.operatingsystemmanager.k8c.io/worker\n";
+    assert_eq!(named.out, name, "{named:?}");
+    let yaml = run(&[words, &["-o", "yaml"]].concat()).await;
+    assert!(yaml.out.contains("state: SomeNotServed\n"), "{yaml:?}");
+    let bare = run(&[words, &["--no-headers"]].concat()).await;
+    assert_eq!(bare.out.lines().count(), 1, "{bare:?}");
+    let other = ["-l", "tier=silver"];
+    let none = run(&[words, &other, &["--no-headers"]].concat()).await;
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    let both = run(&[words, &["-A"]].concat()).await;
+    assert_eq!(both.code, Some(2), "{both:?}");
+    for (command, code) in [("plan", 1), ("doctor", 0)] {
+        let words = [&[command][..], words.get(1..).unwrap_or_default(), &other].concat();
+        let said = run(&words).await;
+        let none = [&said.out, &said.err].map(|it| it.contains("elected") || it.contains("labels"));
+        assert!(none.contains(&true), "{said:?}");
+        assert_eq!(said.code, Some(code), "{said:?}");
+    }
 }
 
 /// A command that goes on, line by line.
@@ -97,13 +128,15 @@ fn watching(words: &[&str]) -> Watching {
 }
 
 impl Watching {
-    async fn next_state(&mut self) -> String {
+    async fn next(&mut self) -> String {
         let line = tokio::time::timeout(crate::suite::wait::DEADLINE, self.lines.next_line());
         let line = ok(ok(line.await, "a line comes in time"), "it is read");
-        let line: Value = ok(
-            serde_json::from_str(&line.expect("it goes on")),
-            "each line is JSON",
-        );
+        line.expect("it goes on")
+    }
+
+    async fn next_state(&mut self) -> String {
+        let line = self.next().await;
+        let line: Value = ok(serde_json::from_str(&line), "each line is JSON");
         let state = line.get("state").and_then(Value::as_str);
         state.unwrap_or_default().to_owned()
     }

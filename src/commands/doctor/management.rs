@@ -21,6 +21,7 @@ use crate::api::{
 };
 use crate::client::pages;
 use crate::telemetry::chain::chain;
+use crate::tenant::report::counted;
 
 const PLACE: &str = "management";
 /// The manager's namespace in `manifests/rbac`.
@@ -39,8 +40,18 @@ pub(super) async fn run_checks(
     checks.push(replicas(options, client).await);
     checks.extend(descriptors(options, tenants.len()));
     if tenants.is_empty() {
-        let message = "no worker cluster is registered".to_owned();
-        let fix = "osm tenant add NAME --worker-kubeconfig FILE";
+        let (message, fix) = if options.selection.is_all() {
+            (
+                "no worker cluster is registered",
+                "osm tenant add NAME --worker-kubeconfig FILE",
+            )
+        } else {
+            (
+                "no registered worker cluster is selected",
+                "osm tenants shows all; check --namespace and --selector",
+            )
+        };
+        let message = message.to_owned();
         checks.push(Check::doubtful(PLACE, "registrations", (message, fix)));
     }
     Ok(checks)
@@ -190,14 +201,22 @@ async fn replicas(options: &Options, client: &Client) -> Check {
                 options.namespace,
                 chain(&error)
             );
-            let fix = "use a kubeconfig that may list Leases there, or give --namespace";
+            let fix = "use a kubeconfig that may list Leases there, or give --manager-namespace";
             return Check::doubtful(PLACE, "replicas", (message, fix));
         }
     };
     let now = Timestamp::now();
     let living = found.iter().filter(|lease| is_held(lease, now)).count();
     if living > 0 {
-        return Check::ok(PLACE, "replicas", format!("{living} renew their Leases"));
+        return Check::ok(
+            PLACE,
+            "replicas",
+            counted(
+                living,
+                "replica renews its Lease",
+                "replicas renew their Leases",
+            ),
+        );
     }
     let renewals = found
         .iter()
@@ -230,12 +249,13 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
 
 fn descriptors(options: &Options, tenants: usize) -> Option<Check> {
     let limit = options.descriptors?;
-    let tenants = u64::try_from(tenants).unwrap_or(u64::MAX);
-    let needed = tenants
+    let needed = u64::try_from(tenants)
+        .unwrap_or(u64::MAX)
         .saturating_mul(DESCRIPTORS_PER_CLUSTER)
         .saturating_add(DESCRIPTORS_BESIDE);
     let place = "this machine";
-    let message = format!("a process may have {limit}; {tenants} tenants take up to {needed}");
+    let tenants = counted(tenants, "tenant takes", "tenants take");
+    let message = format!("a process may have {limit}; {tenants} up to {needed}");
     Some(if limit >= needed {
         Check::ok(place, "file descriptors", message)
     } else {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::blockers::blockers;
-use super::{Answer, Listed, Question, Verdict, full_name, look, look::Tenant};
+use super::{Answer, Listed, Question, Verdict, full_name, look::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{
@@ -119,7 +119,8 @@ pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Expl
         .client;
     let mut found = Vec::new();
     let mut unknown = Vec::new();
-    for registration in look::registrations(&client, question).await? {
+    let label = &question.settings.registration_selector;
+    for registration in question.selection.registrations(&client, label).await? {
         let namespace = registration.namespace().unwrap_or_default();
         let tenant = match Box::pin(Tenant::read(&client, question, &registration)).await {
             Ok(tenant) => tenant,

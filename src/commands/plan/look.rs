@@ -16,11 +16,13 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
-    core::DeserializeGuard,
 };
 
 use super::{
-    super::cluster_client::{ensure_namespace, list_own},
+    super::{
+        cluster_client::list_own,
+        selection::{bare_secret, registration_of},
+    },
     Question,
     profiles::{Registered, profiles},
 };
@@ -85,47 +87,6 @@ pub(super) struct Tenant {
     pub(super) now: Timestamp,
 }
 
-/// Returns the registrations of the tenants in question.
-pub(super) async fn registrations(
-    client: &Client,
-    question: &Question,
-) -> anyhow::Result<Vec<Secret>> {
-    let selector = &question.settings.registration_selector;
-    let page = ListParams::default().labels(selector);
-    if question.tenants.is_empty() {
-        let all = pages::all(&Api::all(client.clone()), page).await;
-        let all = all.context("cannot list registrations")?;
-        let all = all.into_all(bare_secret);
-        if all.is_empty() {
-            let worker_clusters = Api::<DeserializeGuard<WorkerCluster>>::all(client.clone());
-            list_own(&worker_clusters, "WorkerClusters").await?;
-            bail!("nothing is registered: no Secret of any namespace has the label {selector}");
-        }
-        return Ok(all);
-    }
-    let mut found = Vec::new();
-    for tenant in &question.tenants {
-        let of_tenant = pages::all(&Api::namespaced(client.clone(), tenant), page.clone()).await;
-        let of_tenant: Vec<Secret> = of_tenant
-            .with_context(|| format!("cannot list registrations of {tenant}"))?
-            .into_all(bare_secret);
-        if of_tenant.is_empty() {
-            ensure_namespace(client, tenant).await?;
-            bail!("nothing is registered in {tenant}: no Secret has the label {selector}");
-        }
-        found.extend(of_tenant);
-    }
-    Ok(found)
-}
-
-/// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.
-fn bare_secret(metadata: ObjectMeta) -> Secret {
-    Secret {
-        metadata,
-        ..Secret::default()
-    }
-}
-
 impl Tenant {
     pub(super) async fn read(
         client: &Client,
@@ -160,7 +121,7 @@ impl Tenant {
         };
         let configs = Api::namespaced(client.clone(), &namespace);
         let configs: Listed<OperatingSystemConfig> =
-            list_own(&configs, "OperatingSystemConfigs").await?;
+            list_own(&configs, ListParams::default()).await?;
         let made = made(&worker, &key).await?;
         let defaults = &settings.tenant_defaults;
         Ok(Self {
@@ -274,12 +235,12 @@ async fn worker_cluster(
 ) -> anyhow::Result<Option<WorkerCluster>> {
     let namespace = registration.namespace().unwrap_or_default();
     let all = Api::namespaced(client.clone(), &namespace);
-    let found: Listed<WorkerCluster> = list_own(&all, "WorkerClusters").await?;
-    let name = registration.name_any();
+    let found: Listed<WorkerCluster> = list_own(&all, ListParams::default()).await?;
+    let registration = (registration.namespace(), registration.name_any());
     let own = found
         .objects
         .into_iter()
-        .filter(|own| own.spec.kubeconfig_secret_ref.name == name);
+        .filter(|own| registration_of(own) == registration);
     let own = own.min_by_key(|own| (own.creation_timestamp().map(|time| time.0), own.uid()));
     match (own, found.unreadable.first()) {
         (None, Some(unreadable)) => bail!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
@@ -51,7 +51,7 @@ pub(super) async fn profiles(
     let shared = &policy.profile_namespaces;
     for namespace in shared.iter().map(String::as_str).chain([tenant]) {
         let api = Api::namespaced(client.clone(), namespace);
-        let found: Listed<OperatingSystemProfile> = list_own(&api, "OperatingSystemProfiles")
+        let found: Listed<OperatingSystemProfile> = list_own(&api, ListParams::default())
             .await
             .with_context(|| format!("namespace {namespace}"))?;
         for metadata in &found.unreadable {

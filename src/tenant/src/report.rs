@@ -231,6 +231,12 @@ impl Report {
     }
 }
 
+/// Returns a number with the words that agree with it, such as `1 object was` or `2 objects were`.
+pub fn counted(number: usize, one: &str, many: &str) -> String {
+    let words = if number == 1 { one } else { many };
+    format!("{number} {words}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ fn the_notes_say_what_was_installed_and_what_is_next() {
         "image: registry.example/osm:t",
         "tenants in: tenant-berlin",
         "--namespace operating-system-manager rollout status deployment/osm-canary",
-        "osm doctor --namespace operating-system-manager",
+        "osm doctor --manager-namespace operating-system-manager",
         "osm tenant add",
         "must exist",
     ] {

@@ -42,7 +42,7 @@ async fn assert_healthy(cluster: &ControlPlane, namespace: &str, tenant: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))
         .args(["doctor", "--allow-loopback-servers", "--kubeconfig"])
         .arg(cluster.folder().join("administrator.kubeconfig"))
-        .args(["--namespace", namespace, "--tenant", tenant])
+        .args(["--manager-namespace", namespace, "-n", tenant])
         .args(["--service-account", namespace])
         .output()
         .await

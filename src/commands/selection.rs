@@ -1,0 +1,132 @@
+//! The tenants that a command is about.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
+};
+
+use super::cluster_client::{ensure_namespace, list_own};
+use crate::api::worker_cluster::WorkerCluster;
+use crate::client::pages::{self, Listed};
+
+/// The tenants that a command is about. By default all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Their namespaces. If empty, all.
+    pub namespaces: Vec<String>,
+    /// The label selector of their WorkerClusters.
+    pub labels: Option<String>,
+}
+
+impl Selection {
+    /// Returns true if it is all tenants.
+    pub(super) fn is_all(&self) -> bool {
+        self.namespaces.is_empty() && self.labels.is_none()
+    }
+
+    /// Returns the APIs to read, each with the namespace that it is limited to.
+    pub(super) fn apis<K>(&self, client: &Client) -> Vec<(Option<String>, Api<DeserializeGuard<K>>)>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static,
+    {
+        if self.namespaces.is_empty() {
+            return vec![(None, Api::all(client.clone()))];
+        }
+        let namespaces = self.namespaces.iter();
+        let api = |namespace: &String| Api::namespaced(client.clone(), namespace);
+        namespaces.map(|it| (Some(it.clone()), api(it))).collect()
+    }
+
+    /// Returns the parameters that select their WorkerClusters.
+    pub(super) fn params(&self) -> ListParams {
+        ListParams {
+            label_selector: self.labels.clone(),
+            ..ListParams::default()
+        }
+    }
+
+    /// Lists their WorkerClusters.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot be listed, or if a namespace does not exist.
+    pub(super) async fn worker_clusters(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<Listed<WorkerCluster>> {
+        let mut all = Listed {
+            objects: Vec::new(),
+            unreadable: Vec::new(),
+            version: String::new(),
+        };
+        for (namespace, api) in self.apis(client) {
+            let listed = list_own(&api, self.params()).await?;
+            if let (Some(namespace), true) = (namespace, listed.is_empty()) {
+                ensure_namespace(client, &namespace).await?;
+            }
+            all.objects.extend(listed.objects);
+            all.unreadable.extend(listed.unreadable);
+        }
+        Ok(all)
+    }
+
+    /// Lists their registrations, the Secrets with this label.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they cannot be listed, or if there are none.
+    pub(super) async fn registrations(
+        &self,
+        client: &Client,
+        label: &str,
+    ) -> anyhow::Result<Vec<Secret>> {
+        let mut found: Vec<Secret> = Vec::new();
+        for (namespace, api) in self.apis(client) {
+            let listed = pages::all(&api, ListParams::default().labels(label)).await;
+            let place = namespace.as_deref().unwrap_or("all namespaces");
+            let listed =
+                listed.with_context(|| format!("cannot list the registrations of {place}"))?;
+            match (namespace, listed.is_empty()) {
+                (Some(namespace), true) => {
+                    ensure_namespace(client, &namespace).await?;
+                    bail!("nothing is registered in {namespace}: no Secret has the label {label}");
+                }
+                (None, true) => {
+                    // Missing CRDs have an error of their own.
+                    self.worker_clusters(client).await?;
+                    bail!("nothing is registered: no Secret of any namespace has the label {label}")
+                }
+                (_, false) => found.extend(listed.into_all(bare_secret)),
+            }
+        }
+        if let Some(labels) = &self.labels {
+            let owns = self.worker_clusters(client).await?.objects;
+            let selected: BTreeSet<_> = owns.iter().map(registration_of).collect();
+            found.retain(|it| selected.contains(&(it.namespace(), it.name_any())));
+            if found.is_empty() {
+                bail!("no WorkerCluster of a registration has the labels {labels}");
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the namespace and the name of a WorkerCluster's registration.
+pub(super) fn registration_of(own: &WorkerCluster) -> (Option<String>, String) {
+    let name = own.spec.kubeconfig_secret_ref.name.clone();
+    (own.namespace(), name)
+}
+
+/// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.
+pub(super) fn bare_secret(metadata: ObjectMeta) -> Secret {
+    Secret {
+        metadata,
+        ..Secret::default()
+    }
+}
