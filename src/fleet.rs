@@ -17,6 +17,7 @@ pub mod engage;
 pub mod engagement;
 pub mod events;
 pub mod fleet_summary;
+pub mod give_back;
 pub mod index;
 pub mod prerequisites;
 mod quarantine;

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
@@ -15,14 +15,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    claim,
     discovery::Registration,
     engage::{self, Attempt, EngageError},
     engagement::{Engagement, Reporting, Shared},
+    give_back::GiveBack,
     registry::RegisteredCluster,
-    removal, tenant_limits, worker_clusters,
+    tenant_limits, worker_clusters,
 };
-use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::OnRemoval};
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::client::{
     connect::{ClientParts, Clients, Share},
     fence::Fence,
@@ -382,7 +382,6 @@ impl Task {
         cancel: &CancellationToken,
     ) {
         let own = self.registered.worker_cluster.borrow().clone();
-        let policy = self.registered.on_removal();
         let Some(attempt) = &self.last else {
             let status = own.as_ref().and_then(|own| own.status.as_ref());
             let was_engaged = status.is_some_and(|status| status.cluster_uid.is_some());
@@ -398,9 +397,16 @@ impl Task {
         };
         let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
         let mut delay = RetryDelay::default();
+        let claimant = self.shared.claimant(self.registered.id.tenant.clone());
+        let cluster = GiveBack {
+            worker: attempt.worker.client(),
+            management: self.management.client(),
+            claimant: &claimant,
+            policy: self.registered.on_removal(),
+        };
         let mut released = BTreeSet::new();
         loop {
-            let failed = match self.remove(attempt, policy, &mut released).await {
+            let failed = match cluster.attempt(&mut released).await {
                 Ok((removal, message)) => return self.gone(removal, &message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
@@ -435,47 +441,6 @@ impl Task {
         if status.set_condition(ConditionType::Registered, gone) {
             tracing::info!(registration = %self.registered.id, outcome = %message, "registration removed");
         }
-    }
-
-    /// Tries once. `released` collects the machine deployments of all attempts.
-    async fn remove(
-        &self,
-        attempt: &Attempt,
-        policy: OnRemoval,
-        released: &mut BTreeSet<Option<String>>,
-    ) -> Result<(Removal, String), kube::Error> {
-        let worker = attempt.worker.client();
-        let held = removal::held(&worker).await?;
-        let tenant = self.registered.id.tenant.clone();
-        if policy == OnRemoval::Keep {
-            let message = format!(
-                "the registration is gone; {} machine deployments still carry our finalizer. \
-                 Register the cluster again with spec.onRemoval Release or Purge to give them back",
-                held.len()
-            );
-            return Ok((Removal::Kept, message));
-        }
-        for machine_deployment in &held {
-            if policy == OnRemoval::Purge {
-                let (management, namespace) = (self.management.client(), tenant.to_string());
-                removal::purge(&worker, &management, &namespace, machine_deployment).await?;
-            }
-            released.insert(machine_deployment.uid());
-            removal::release(&worker, machine_deployment).await?;
-        }
-        claim::release(&worker, &self.shared.claimant(tenant)).await?;
-        let (removal, done) = match policy {
-            OnRemoval::Purge => (
-                Removal::Purged,
-                "released, and what was made for them was deleted",
-            ),
-            OnRemoval::Keep | OnRemoval::Release => (Removal::Released, "released"),
-        };
-        let message = format!(
-            "the registration is gone; {} machine deployments were {done}",
-            released.len()
-        );
-        Ok((removal, message))
     }
 }
 

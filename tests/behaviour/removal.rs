@@ -48,7 +48,7 @@ pub async fn release_gives_machine_deployments_back_and_leaves_what_was_made(
     world: &'static World,
 ) {
     let (tenant, made, manager) = off_boarded(world, ("release", "Release")).await;
-    removed(&tenant, "1 machine deployments were released").await;
+    removed(&tenant, "1 machine deployment was released").await;
     assert_eq!(finalizers(&tenant).await, Vec::<String>::new());
     delete(&tenant, "workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
@@ -58,7 +58,7 @@ pub async fn release_gives_machine_deployments_back_and_leaves_what_was_made(
 
 pub async fn purge_gives_machine_deployments_back_and_removes_what_was_made(world: &'static World) {
     let (tenant, made, manager) = off_boarded(world, ("purge", "Purge")).await;
-    removed(&tenant, "1 machine deployments were released").await;
+    removed(&tenant, "1 machine deployment was released").await;
     assert_eq!(finalizers(&tenant).await, Vec::<String>::new());
     assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
     manager.stop().await;
@@ -68,7 +68,7 @@ pub async fn keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on
     world: &'static World,
 ) {
     let (tenant, made, manager) = off_boarded(world, ("keep", "Keep")).await;
-    removed(&tenant, "1 machine deployments still carry").await;
+    removed(&tenant, "1 machine deployment still has").await;
     assert_eq!(finalizers(&tenant).await, [FINALIZER]);
     assert_eq!(remains(&tenant, &made).await.len(), 5);
     tenant.register().await;

@@ -246,14 +246,20 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
         .says("NodeCredentials", "True", "PerMachineDeployment")
         .await;
 
-    // Its machine deployments keep the finalizer, and the WorkerCluster its settings.
     let remove = ["tenant", "remove", WORKER, "-n", &tenant.namespace, "--yes"];
+    keep(&admin, &remove).await;
+    let token = ok(secrets.get_metadata_opt(&name).await, "it is looked for");
+    assert!(token.is_some(), "nothing in the worker cluster goes");
     let removed = admin.osm_in_both(&remove).await;
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(
-        removed.out.contains("1 machine deployments still carry"),
+        removed.out.contains("1 machine deployment was released"),
         "{removed:?}"
     );
+    let api = tenant.machine_deployments();
+    let deleted = api.delete("workers", &DeleteParams::default()).await;
+    ok(deleted, "it may be deleted").map_left(drop);
+    wait::for_absence(&api, "workers").await;
     let stays = "ServiceAccount operating-system-manager in kube-system stays";
     assert!(removed.out.contains(stays), "{removed:?}");
     wait::for_absence(&secrets, &name).await;
@@ -265,10 +271,29 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
         .await;
     assert!(ok(made, "it is read").is_none(), "the command has made it");
     let own = ok(tenant.worker_clusters().get_opt(WORKER).await, "it is read");
-    assert!(own.is_some(), "the WorkerCluster stays");
+    assert!(own.is_none(), "the WorkerCluster goes");
     let again = admin.osm_in_both(&remove).await;
-    assert_eq!(again.code, Some(0), "it may be repeated: {again:?}");
+    assert!(again.err.contains("neither a registration"), "{again:?}");
     manager.stop().await;
+}
+
+/// Only on request do machine deployments keep the finalizer. It is said how that ends.
+async fn keep(admin: &Admin, remove: &[&str]) {
+    let kept = [remove, &["--on-removal", "keep"]].concat();
+    let kept = admin.osm_in_both(&kept).await;
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    for text in [
+        "1 machine deployment still has our finalizer, so that deleting one hangs: \
+         kube-system/workers",
+        "--on-removal release --worker-kubeconfig",
+        "the WorkerCluster stay as they are",
+    ] {
+        assert!(kept.out.contains(text), "{text}: {kept:?}");
+    }
+    // The manager has no kubeconfig any more.
+    let alone = admin.osm(remove).await;
+    assert_eq!(alone.code, Some(1), "{alone:?}");
+    assert!(alone.err.contains("with --worker-kubeconfig"), "{alone:?}");
 }
 
 pub async fn a_token_of_a_deleted_account_is_recreated(world: &'static World) {
@@ -321,7 +346,7 @@ pub async fn one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone(world:
     // While a manager serves the tenant, the command waits for the change.
     let said = admin.osm_in_both(&add.words(&[])).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("1 objects were written"), "{said:?}");
+    assert!(said.out.contains("1 object was written"), "{said:?}");
     let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
     assert_eq!(server_of(&own), tenant.worker.url());
     manager.stop().await;

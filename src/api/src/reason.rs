@@ -247,7 +247,9 @@ reasons! {
     Released: Normal, Nobody => "",
     Purged: Normal, Nobody => "",
     NeverEngaged: Normal, Nobody => "",
-    Kept: Pending, Operator => "Register it again, and remove it with another `onRemoval`.",
+    Kept: Pending, Operator =>
+        "Run the command in the message, or register the cluster again, and remove it with another \
+        `onRemoval`.",
     ReleaseFailed: Error, Nobody =>
         "The message has the API server's answer. If the reason stays, register the cluster \
         again, and remove it.",

@@ -1,7 +1,7 @@
 //! Removes a tenant: describes what will happen, deletes the registration, waits until the manager
 //! has released the cluster, and deletes what [`super::tenant_add`] created.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
@@ -18,14 +18,15 @@ use super::{
 };
 use crate::api::{
     condition::ConditionType,
-    names::WORKER_CLUSTER_LABEL,
+    names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     reason::Reason,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
     self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
 };
-use crate::tenant::report::Removal;
+use crate::fleet::{claim::Claimant, give_back::GiveBack};
+use crate::tenant::{id::TenantId, report::Removal};
 
 /// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -102,28 +103,86 @@ impl TenantRemoval {
              osm tenants lists those that there are"
         );
         self.refuse_another_cluster(own.as_ref()).await?;
-        let policy = own.as_ref().map(|own| own.spec.on_removal);
-        let policy = self.params.on_removal.or(policy).unwrap_or_default();
+        let policy = self.policy(own.as_ref());
         let question = self.describe(own.as_ref(), policy);
         if ask(&question) == Answer::No {
             return Ok(Answer::No);
         }
+        let mut removal = None;
         match (&registration, &own) {
             (Some(registration), Some(own)) => {
                 self.set_policy(own, policy).await?;
                 self.unregister(registration, progress).await?;
-                self.wait(own, progress).await?;
+                removal = self.wait(own, progress).await?;
             }
             (Some(registration), None) => self.unregister(registration, progress).await?,
-            (None, _) => progress("the registration is gone already".to_owned()),
+            (None, own) => {
+                progress("the registration is gone already".to_owned());
+                removal = own.as_ref().and_then(removed).map(|(removal, _)| removal);
+            }
         }
-        if let (Some(own), OnRemoval::Release | OnRemoval::Purge) = (&own, policy) {
+        if policy == OnRemoval::Keep {
+            progress("the worker cluster and the WorkerCluster stay as they are".to_owned());
+            return Ok(Answer::Yes);
+        }
+        if let Some(own) = &own {
+            if !removal.is_some_and(Removal::is_released) {
+                self.give_back(policy, progress).await?;
+            }
             self.delete_worker_cluster(own, progress).await?;
         }
         if let Some(worker) = &self.worker {
             remove_prerequisites(worker, progress).await?;
         }
+        if policy == OnRemoval::Release {
+            progress(format!(
+                "worker cluster: what was made for machines stays in {CLOUD_INIT_SETTINGS}, so \
+                 that they can still join; `kubectl delete namespace {CLOUD_INIT_SETTINGS}` there \
+                 deletes it"
+            ));
+        }
         Ok(Answer::Yes)
+    }
+
+    /// Returns what happens to the machine deployments. `Keep` protects them where somebody deletes
+    /// a Secret by mistake, and nobody removes a tenant by mistake: it must be asked for.
+    fn policy(&self, own: Option<&WorkerCluster>) -> OnRemoval {
+        let policy = own.map(|own| own.spec.on_removal);
+        self.params.on_removal.unwrap_or(match policy {
+            None | Some(OnRemoval::Keep) => OnRemoval::Release,
+            Some(policy) => policy,
+        })
+    }
+
+    /// Gives the worker cluster back where the manager did not, since it has no kubeconfig any
+    /// more.
+    async fn give_back(
+        &self,
+        policy: OnRemoval,
+        progress: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let Some(worker) = &self.worker else {
+            bail!(
+                "the manager has not given the worker cluster back, and has no kubeconfig of it \
+                 any more: machine deployments there may still have our finalizer, so that \
+                 deleting one hangs. Repeat this with --worker-kubeconfig, and the command gives \
+                 it back itself"
+            );
+        };
+        let claimant = Claimant {
+            management_uid: self.management.cluster_uid().await?,
+            tenant: TenantId::new(&self.params.namespace),
+        };
+        let cluster = GiveBack {
+            worker: worker.client.clone(),
+            management: self.management.client.clone(),
+            claimant: &claimant,
+            policy,
+        };
+        let done = cluster.attempt(&mut BTreeSet::new()).await;
+        let (_, message) = done.context("cannot give the worker cluster back")?;
+        progress(format!("worker cluster: {message}"));
+        Ok(())
     }
 
     fn describe(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {
@@ -134,20 +193,21 @@ impl TenantRemoval {
         let served = status.and_then(|it| it.served.as_deref()).unwrap_or("0/0");
         let what = match policy {
             OnRemoval::Keep => {
-                "Keep: nothing is touched. Machine deployments keep the finalizer, so that \
-                 deleting one hangs until the cluster is registered again; the WorkerCluster stays"
+                "Machine deployments keep the finalizer, so that deleting one hangs until the \
+                 cluster is registered again. The WorkerCluster stays (keep)"
             }
             OnRemoval::Release => {
-                "Release: machine deployments lose the finalizer, and what was made for them \
-                 stays; the WorkerCluster goes"
+                "Machine deployments lose the finalizer, and what was made for them stays. The \
+                 WorkerCluster is deleted (release)"
             }
             OnRemoval::Purge => {
-                "Purge: machine deployments lose the finalizer, and the configs, Secrets and \
-                 tokens that were made for them go, so that no new machine can join; the \
-                 WorkerCluster goes"
+                "Machine deployments lose the finalizer, and the configs, Secrets and tokens that \
+                 were made for them are deleted, so that no new machine can join. The \
+                 WorkerCluster is deleted (purge)"
             }
         };
-        let worker = match (&self.worker, own) {
+        let worker = match (&self.worker, policy) {
+            (_, OnRemoval::Keep) => "stay as they are",
             (None, _) => "stay as they are (give --worker-kubeconfig to remove them)",
             (Some(_), _) => "made by osm tenant add are removed, and its token with them",
         };
@@ -233,12 +293,12 @@ impl TenantRemoval {
         Ok(())
     }
 
-    /// Waits until the manager has handled the machine deployments.
+    /// Waits until the manager has handled the machine deployments. Returns what it did.
     async fn wait(
         &self,
         own: &WorkerCluster,
         progress: &mut (dyn FnMut(String) + Send),
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Removal>> {
         let found = self
             .until(
                 own,
@@ -246,10 +306,10 @@ impl TenantRemoval {
                 "has not given it back",
             )
             .await?;
-        if let Some((_, message)) = removed(&found) {
+        Ok(removed(&found).map(|(removal, message)| {
             progress(format!("the manager: {message}"));
-        }
-        Ok(())
+            removal
+        }))
     }
 
     async fn until(
@@ -277,7 +337,7 @@ impl TenantRemoval {
         }
     }
 
-    /// Deletes the WorkerCluster, but only if the manager has released the cluster.
+    /// Deletes the WorkerCluster. The cluster has been given back.
     async fn delete_worker_cluster(
         &self,
         own: &WorkerCluster,
@@ -288,14 +348,6 @@ impl TenantRemoval {
         let Some(found) = found.context("cannot read the WorkerCluster")? else {
             return Ok(());
         };
-        match removed(&found) {
-            Some((removal, _)) if removal.is_released() => {}
-            said => bail!(
-                "the cluster was not given back: {}. WorkerCluster {name} stays; register the \
-                 cluster again (osm tenant add), wait until it is ready, and repeat this",
-                said.map_or("the manager does not say so", |(_, message)| message)
-            ),
-        }
         let deleted = self
             .worker_clusters()
             .delete(&name, &by_uid(found.uid()))
@@ -375,7 +427,7 @@ mod tests {
             json!({
                 "type": kind, "status": "False", "reason": reason,
                 // The message is not parsed.
-                "message": "it could not be given back; 1 machine deployments were released",
+                "message": "it could not be given back; 1 machine deployment was released",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             })
         };

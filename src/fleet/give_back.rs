@@ -1,0 +1,82 @@
+//! Gives a worker cluster back: its machine deployments lose our finalizer, and the cluster our
+//! claim.
+
+use std::collections::BTreeSet;
+
+use kube::{Client, ResourceExt};
+
+use super::{
+    claim::{self, Claimant},
+    removal,
+};
+use crate::api::worker_cluster::OnRemoval;
+use crate::tenant::report::{Removal, counted};
+
+/// The maximum number of machine deployments that a message names.
+const NAMED_MAX: usize = 3;
+
+/// A worker cluster whose registration is gone.
+pub struct GiveBack<'a> {
+    /// A client for the worker cluster.
+    pub worker: Client,
+    /// A client for the management cluster.
+    pub management: Client,
+    /// The tenant that it was claimed for.
+    pub claimant: &'a Claimant,
+    /// What happens to its machine deployments.
+    pub policy: OnRemoval,
+}
+
+impl GiveBack<'_> {
+    /// Tries once, and returns what was done, with a sentence about it. `released` collects the
+    /// uids of the machine deployments of all attempts.
+    ///
+    /// # Errors
+    ///
+    /// A call to an API server fails. It may be tried again.
+    pub async fn attempt(
+        &self,
+        released: &mut BTreeSet<Option<String>>,
+    ) -> Result<(Removal, String), kube::Error> {
+        let held = removal::held(&self.worker).await?;
+        let tenant = &self.claimant.tenant;
+        if self.policy == OnRemoval::Keep {
+            let names = held.iter().take(NAMED_MAX).map(|it| {
+                let namespace = it.namespace().unwrap_or_default();
+                format!("{namespace}/{}", it.name_any())
+            });
+            let names: Vec<_> = names.collect();
+            let one = "machine deployment still has";
+            let held = counted(held.len(), one, "machine deployments still have");
+            let message = format!(
+                "the registration is gone; {held} our finalizer, so that deleting one hangs: {}. \
+                 `osm tenant remove NAME -n {tenant} --on-removal release --worker-kubeconfig \
+                 FILE` gives them back",
+                names.join(", ")
+            );
+            return Ok((Removal::Kept, message));
+        }
+        for machine_deployment in &held {
+            if self.policy == OnRemoval::Purge {
+                let (management, namespace) = (&self.management, tenant.namespace());
+                removal::purge(&self.worker, management, namespace, machine_deployment).await?;
+            }
+            released.insert(machine_deployment.uid());
+            removal::release(&self.worker, machine_deployment).await?;
+        }
+        claim::release(&self.worker, self.claimant).await?;
+        let (removal, done) = match self.policy {
+            OnRemoval::Purge => (
+                Removal::Purged,
+                "released, and what was made for them was deleted",
+            ),
+            OnRemoval::Keep | OnRemoval::Release => (Removal::Released, "released"),
+        };
+        let one = "machine deployment was";
+        let released = counted(released.len(), one, "machine deployments were");
+        Ok((
+            removal,
+            format!("the registration is gone; {released} {done}"),
+        ))
+    }
+}
