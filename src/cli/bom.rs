@@ -41,9 +41,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
     let settings = match flags.settings.load()? {
         Ok(settings) => settings,
         Err(error) => {
-            output::message(&format!(
-                "refused: the WorkerCluster's settings cannot be used: {error}"
-            ));
+            output::message(&format!("refused: the WorkerCluster's {error}"));
             return Ok(output::ERROR);
         }
     };

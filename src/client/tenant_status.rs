@@ -30,13 +30,13 @@ impl TenantStatus {
         look(&self.report.lock())
     }
 
-    /// Returns true if a condition holds: as it was set here, or otherwise as in the
-    /// WorkerCluster's status.
-    pub fn holds(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
+    /// Returns true if a condition held when it was last observed: as it was set here, or otherwise
+    /// as in the WorkerCluster's status.
+    pub fn held(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
         let found = self.read(|report| report.findings.get(&kind).map(|finding| finding.holds));
         found.unwrap_or_else(|| {
             let stored = own.and_then(|own| own.condition(kind));
-            stored.is_some_and(|stored| stored.status == "True")
+            stored.is_some_and(|stored| stored.status != "False")
         })
     }
 

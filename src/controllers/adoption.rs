@@ -76,7 +76,7 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
 fn is_adopted(context: &Context) -> bool {
     let own = context.engagement.worker_cluster.borrow();
     let tenant_status = &context.engagement.tenant_status;
-    tenant_status.holds(ConditionType::Adopted, own.as_deref())
+    tenant_status.held(ConditionType::Adopted, own.as_deref())
 }
 
 /// Returns the names of the profiles that machine deployments use in the tenant's own namespace,

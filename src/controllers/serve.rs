@@ -184,16 +184,15 @@ impl Controllers {
     /// Prepares everything that a reconcile relies on. Repeats this until it succeeds.
     async fn prepare(&self, context: &Context) {
         let mut delay = RetryDelay::default();
+        let tenant_status = &context.engagement.tenant_status;
         self.profiles.ready().await;
         while let Err(finding) = self.try_prepare(context).await {
             let (condition, finding) = *finding;
-            context
-                .engagement
-                .tenant_status
-                .set_condition(condition, finding);
+            tenant_status.cannot_engage(condition, finding);
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
             context.engagement.health.well().await;
         }
+        tenant_status.engaged();
     }
 
     async fn try_prepare(

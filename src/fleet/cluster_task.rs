@@ -323,7 +323,6 @@ impl Task {
             predecessor: attempt.predecessor,
             cancel: leave.clone(),
         };
-        self.registered.status.engaged();
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
         let warning = engage::Warning {
             shared: &self.shared,

@@ -372,7 +372,7 @@ async fn adopt(
     let found = match adoption::find_predecessor(worker, &params.shared.clock).await {
         // The claim is gone together with its namespace. We held it, so there is no previous
         // manager.
-        Err(Obstacle::MayNotLook) if tenant_status.holds(ConditionType::Claimed, Some(own)) => {
+        Err(Obstacle::MayNotLook) if tenant_status.held(ConditionType::Claimed, Some(own)) => {
             Ok(Predecessor::None)
         }
         found => found,

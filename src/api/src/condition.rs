@@ -51,6 +51,17 @@ impl ConditionType {
         Self::CredentialValid,
     ];
 
+    /// Those of which nothing is known while the cluster does not answer. The default profiles are
+    /// in the management cluster, and the end of a credential is known.
+    pub const OF_CONNECTED: [Self; 6] = [
+        Self::Claimed,
+        Self::Prepared,
+        Self::NodeCredentials,
+        Self::MachineDeploymentsServed,
+        Self::MachinesCanJoin,
+        Self::MachinesCurrent,
+    ];
+
     /// Those of which nothing is known while the cluster answers and is not engaged.
     pub const OF_ENGAGED: [Self; 5] = [
         Self::ProfilesInstalled,

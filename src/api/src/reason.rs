@@ -126,6 +126,9 @@ reasons! {
     NotEngaged: Pending, Nobody => "See that condition.",
     // Of any but Registered and Adopted.
     NotRegistered: Pending, Nobody => "See `Registered`.",
+    // Of Claimed, Prepared, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
+    // MachinesCurrent.
+    NotConnected: Pending, Nobody => "See `Connected`.",
     // Of Connected.
     Healthy: Normal, Nobody => "",
     Unreachable: Error, Operator =>

@@ -5,7 +5,7 @@
 //! what it dates. Texts of tenants and their clusters are truncated here: all WorkerClusters share
 //! one watch, and one status of many megabytes would end it for the whole fleet.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -24,6 +24,9 @@ use osm_tenant::report::{ConditionState, Outcome, ProfileTried, Report, excerpt}
 /// The maximum number of machine deployments in a status. Served ones are left out first. A status
 /// must stay far below 1.5 MiB, the limit of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
+
+/// The maximum number of machine deployments that a message names.
+const NAMED_MAX: usize = 3;
 
 /// The other conditions, in the order in which they become true for a new tenant. They are listed
 /// and summarized in this order.
@@ -130,17 +133,26 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     })
 }
 
-/// Makes unknown what is not observed while the registration is refused, or while the cluster
-/// cannot be engaged.
+/// Makes unknown what is not observed while the registration is refused, while the cluster does not
+/// answer, or while it cannot be engaged.
 fn forget_unobserved(conditions: &mut [Condition], report: &Report) {
-    let registered = report.findings.get(&ConditionType::Registered);
-    if let Some(refused) = registered.filter(|finding| !finding.holds) {
+    let wrong = |kind| report.findings.get(&kind).filter(|finding| !finding.holds);
+    // A cluster that answers may still refuse a watch.
+    let is_lost = |finding: &&ConditionState| finding.reason != Reason::WatchFailed;
+    if let Some(refused) = wrong(ConditionType::Registered) {
         let why = format!(
             "not observed while the registration is not accepted ({})",
             refused.reason
         );
         let kinds = &ConditionType::OF_REGISTERED;
         forget(conditions, kinds, (Reason::NotRegistered, &why));
+    } else if let Some(lost) = wrong(ConditionType::Connected).filter(is_lost) {
+        let why = format!(
+            "not observed while the cluster does not answer ({})",
+            lost.reason
+        );
+        let kinds = &ConditionType::OF_CONNECTED;
+        forget(conditions, kinds, (Reason::NotConnected, &why));
     } else if let Some(reason) = report.not_engaged {
         let why = format!("not observed while the cluster is not served ({reason})");
         forget(
@@ -266,19 +278,23 @@ fn condition(kind: &str, finding: &ConditionState) -> Condition {
 }
 
 /// Returns the condition `Ready`. It has the reason of the first condition in [`ORDER`] that is
-/// false.
+/// false, and names the others.
 fn summary(conditions: &[Condition]) -> Condition {
     let of = |kind: &ConditionType| kind.find_in(conditions);
-    let wrong = ORDER
+    let mut wrong = ORDER
         .iter()
         .filter_map(of)
-        .find(|condition| condition.status == "False");
+        .filter(|condition| condition.status == "False");
     let missing = ORDER
         .iter()
         .filter(|kind| !OPTIONAL.contains(kind))
         .find(|kind| of(kind).is_none_or(|it| it.status == "Unknown"));
-    let (status, reason, message) = match (wrong, missing) {
-        (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
+    let (status, reason, message) = match (wrong.next(), missing) {
+        (Some(first), _) => {
+            let others = wrong.map(|it| format!("; {} is also False ({})", it.type_, it.reason));
+            let message = others.fold(first.message.clone(), |message, other| message + &other);
+            ("False", first.reason.clone(), message)
+        }
         (None, Some(missing)) => (
             "Unknown",
             Reason::Engaging.to_string(),
@@ -312,28 +328,41 @@ fn to_the_second(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
+/// Names the commonest cause, and how many machine deployments have others.
 fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
-    let not_served = entries.iter().filter(|entry| {
+    let is_not_served = |entry: &&MachineDeploymentEntry| {
         matches!(
             entry.state,
             MachineDeploymentState::Refused | MachineDeploymentState::Failing
         )
-    });
-    match not_served.clone().count() {
-        0 => ConditionState::well(Reason::AllServed),
-        count => {
-            let names = not_served.clone().map(|entry| entry.name.as_str());
-            let first = names.take(3).collect::<Vec<_>>().join(", ");
-            let cause = not_served
-                .clone()
-                .find_map(|entry| entry.message.as_deref());
-            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            ConditionState::wrong(
-                Reason::SomeNotServed,
-                format!("{count} not served, among them {first}{cause}"),
-            )
+    };
+    let mut by_reason: Vec<(&str, Vec<&MachineDeploymentEntry>)> = Vec::new();
+    for entry in entries.iter().filter(is_not_served) {
+        match by_reason.iter_mut().find(|it| it.0 == entry.reason) {
+            Some((_, same)) => same.push(entry),
+            None => by_reason.push((&entry.reason, vec![entry])),
         }
     }
+    let count: usize = by_reason.iter().map(|(_, entries)| entries.len()).sum();
+    // Of causes that are as common, that of the first entry comes first.
+    by_reason.sort_by_key(|(_, entries)| Reverse(entries.len()));
+    let Some(((reason, commonest), others)) = by_reason.split_first() else {
+        return ConditionState::well(Reason::AllServed);
+    };
+    let names = commonest.iter().take(NAMED_MAX).map(|it| it.name.as_str());
+    let names: Vec<_> = names.collect();
+    let among = match names.len() {
+        all if all == count => ":",
+        _ => ", among them",
+    };
+    let mut causes = commonest.iter().filter_map(|it| it.message.as_deref());
+    let cause = causes.next().unwrap_or(reason);
+    let others = others
+        .iter()
+        .map(|(reason, entries)| format!("; {} for another reason ({reason})", entries.len()));
+    let message = format!("{count} not served{among} {}: {cause}", names.join(", "));
+    let message = others.fold(message, |message, other| message + &other);
+    ConditionState::wrong(Reason::SomeNotServed, message)
 }
 
 fn served(entries: &[MachineDeploymentEntry]) -> String {

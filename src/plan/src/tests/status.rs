@@ -102,6 +102,74 @@ fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
 }
 
 #[test]
+fn what_needs_a_connection_is_unknown_while_there_is_none() {
+    let connected = fresh(&a_report());
+    let mut report = a_report();
+    for (reason, is_known) in [
+        (Reason::Unreachable, false),
+        (Reason::Degraded, false),
+        // The cluster answers, and refuses one list.
+        (Reason::WatchFailed, true),
+    ] {
+        let lost = ConditionState::retried(reason, "no answer");
+        report.findings.insert(ConditionType::Connected, lost);
+        let status = status_at(&report, &connected, 60);
+        assert_eq!(ready(&status), ("False".to_owned(), reason.to_string()));
+        for condition in &status.conditions {
+            let since = condition.last_transition_time.0.as_second() - now().as_second();
+            let (expected, seconds) = match condition.type_.as_str() {
+                "Ready" | "Connected" => ("False", 60),
+                "Registered" | "Adopted" | "ProfilesInstalled" => ("True", 0),
+                _ if is_known => ("True", 0),
+                _ => ("Unknown", 60),
+            };
+            let found = (condition.status.as_str(), since);
+            assert_eq!(found, (expected, seconds), "{} {reason}", condition.type_);
+        }
+        // What was known before holds again at once.
+        let well = ConditionState::well(Reason::Healthy);
+        report.findings.insert(ConditionType::Connected, well);
+        let again = status_at(&report, &status, 61);
+        assert_eq!(ready(&again), ("True".to_owned(), "Ready".to_owned()));
+    }
+}
+
+#[test]
+fn ready_names_the_commonest_cause_and_what_else_is_false() {
+    let mut report = a_report();
+    let named = ["b/one", "b/two", "c/three", "c/four", "c/five"];
+    for (name, reason) in named.into_iter().zip([
+        Reason::SettingsRefused,
+        Reason::ProfileNotFound,
+        Reason::ProfileNotFound,
+        Reason::ProfileNotFound,
+        Reason::ProfileNotFound,
+    ]) {
+        let mut outcome = an_outcome(MachineDeploymentState::Refused, reason, "trace");
+        outcome.message = Some(format!("why {name}"));
+        report.outcomes.insert(name.to_owned(), outcome);
+        report.existing.as_mut().unwrap().insert(name.to_owned());
+    }
+    let cannot = ConditionState::wrong(Reason::FetchRefused, "403");
+    report
+        .findings
+        .insert(ConditionType::MachinesCanJoin, cannot);
+    let status = fresh(&report);
+    assert_eq!(
+        status.conditions[0].message,
+        "5 not served, among them b/two, c/five, c/four: why b/two; 1 for another reason \
+         (SettingsRefused); MachinesCanJoin is also False (FetchRefused)"
+    );
+    report.existing.as_mut().unwrap().retain(|it| it == "b/one");
+    let status = fresh(&report);
+    let message = &status.conditions[0].message;
+    assert!(
+        message.starts_with("1 not served: b/one: why b/one;"),
+        "{message}"
+    );
+}
+
+#[test]
 fn what_is_served_is_unknown_while_the_cluster_cannot_be_engaged() {
     let served = fresh(&a_report());
     let mut report = a_report();
@@ -209,7 +277,7 @@ fn the_transition_time_of_a_condition_changes_only_with_its_status() {
     };
     assert_eq!(time(&broken, "Connected"), 10);
     assert_eq!(time(&later, "Connected"), 10);
-    assert_eq!(time(&later, "Claimed"), 0);
+    assert_eq!(time(&later, "ProfilesInstalled"), 0);
     assert_eq!(time(&later, "Ready"), 10);
     let well = status_at(&a_report(), &later, 30);
     assert_eq!(time(&well, "Connected"), 30);
@@ -319,7 +387,10 @@ fn at_most_100_entries_are_kept_and_failing_ones_come_first() {
     let served = conditions.find(|it| it.type_ == "MachineDeploymentsServed");
     assert_eq!(
         served.map(|it| it.message.as_str()),
-        Some("2 not served, among them z/refused, z/failing: the cause of z/refused")
+        Some(
+            "2 not served, among them z/refused: the cause of z/refused; 1 for another reason \
+             (CallFailed)"
+        )
     );
 }
 
