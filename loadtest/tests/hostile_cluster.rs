@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use loadtest::demo::{cluster::Kind, screen::Screen};
+use loadtest::demo::screen::Screen;
 use loadtest::load::{scenario::Scenario, stage::Params};
 
 /// How long each attack goes on.
@@ -20,21 +20,13 @@ const ATTACKS: f64 = 16.0;
 async fn replicas_survive_every_attack_and_name_its_cause() {
     let binary = Path::new(env!("CARGO_BIN_EXE_loadtest"));
     let params = Params {
-        tenants: 20,
-        machine_deployments: 1,
-        latency: Duration::ZERO,
         window: WINDOW,
-        management: Kind::Fake,
-        osm: binary.with_file_name("osm"),
         // A busy machine must not make failures.
         arguments: vec![
             format!("--memory-limit={MEMORY_LIMIT}"),
             "--lease-duration=40s".to_owned(),
         ],
-        per_cluster_cmd: None,
-        attack: None,
-        log: None,
-        screen: Screen::of_this_process(),
+        ..Params::in_memory(binary.with_file_name("osm"), 20)
     };
     let outcome = Scenario::Siege.run(params).await;
     let outcome = outcome.expect("the replicas survive");

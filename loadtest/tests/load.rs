@@ -7,8 +7,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadtest::demo::{cluster::Kind, screen::Screen};
-use loadtest::load::{measure::Sample, requests::Requests, stage::Params, stage::Stage};
+use loadtest::load::{
+    fleet::Fleet, measure::Sample, requests::Requests, stage::Params, stage::Stage,
+};
 
 /// Tenants of the small fleet, and of the larger one that it grows to.
 const FEW: usize = 50;
@@ -48,17 +49,8 @@ const PATIENT: [&str; 10] = [
 async fn a_stage(tenants: usize) -> Stage {
     let binary = Path::new(env!("CARGO_BIN_EXE_loadtest"));
     let params = Params {
-        tenants,
-        machine_deployments: 1,
-        latency: Duration::ZERO,
-        window: Duration::ZERO,
-        management: Kind::Fake,
-        osm: binary.with_file_name("osm"),
         arguments: PATIENT.map(str::to_owned).to_vec(),
-        per_cluster_cmd: None,
-        attack: None,
-        log: None,
-        screen: Screen::of_this_process(),
+        ..Params::in_memory(binary.with_file_name("osm"), tenants)
     };
     Stage::new(params).await.expect("a fleet in memory starts")
 }
@@ -135,10 +127,7 @@ async fn each_tenant_costs_the_same_and_a_fleet_at_rest_costs_nothing() {
 
     stage.stop().await.expect("it ends in order");
     stage.start().await.expect("it starts again");
-    let watched = stage.until("all are watched again", |fleet| {
-        let mut workers = fleet.workers.iter();
-        workers.all(|worker| worker.server.cluster.open_watches() >= 2)
-    });
+    let watched = stage.until("all are watched again", Fleet::is_watched);
     watched.await.expect("all are watched again");
     stage.settle().await.expect("it runs");
     let requests = Requests::take(&stage.fleet);

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadtest::demo::{cluster::Kind, screen::Screen};
+use loadtest::demo::cluster::Kind;
 use loadtest::load::{outcome::Outcome, scenario::Scenario, stage::Params};
 
 /// Every kind of tenant that a scenario tells apart is there twice or more.
@@ -17,21 +17,14 @@ const WINDOW: Duration = Duration::from_secs(2);
 async fn play(scenario: Scenario, management: Kind) -> Outcome {
     let binary = Path::new(env!("CARGO_BIN_EXE_loadtest"));
     let params = Params {
-        tenants: TENANTS,
-        machine_deployments: 1,
-        latency: Duration::ZERO,
         window: WINDOW,
         management,
-        osm: binary.with_file_name("osm"),
         // A busy machine must not make failures.
         arguments: vec![
             "--request-timeout=30s".to_owned(),
             "--lease-duration=40s".to_owned(),
         ],
-        per_cluster_cmd: None,
-        attack: None,
-        log: None,
-        screen: Screen::of_this_process(),
+        ..Params::in_memory(binary.with_file_name("osm"), TENANTS)
     };
     scenario.run(params).await.expect("it gets to its end")
 }

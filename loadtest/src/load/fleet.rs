@@ -141,6 +141,13 @@ impl Fleet {
         }
     }
 
+    /// Whether every worker cluster is watched: machine deployments and Secrets. With both, a
+    /// tenant is served again.
+    pub fn is_watched(&self) -> bool {
+        let mut workers = self.workers.iter();
+        workers.all(|worker| worker.server.cluster.open_watches() >= 2)
+    }
+
     async fn put(&self, object: Value) -> anyhow::Result<()> {
         match &self.real {
             Some(real) => real.put(object).await,

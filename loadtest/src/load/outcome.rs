@@ -107,6 +107,21 @@ impl Outcome {
         }
     }
 
+    /// Adds durations under a name.
+    pub fn add_latencies(&mut self, name: &str, found: Latencies) {
+        self.latencies.insert(name.to_owned(), found);
+    }
+
+    /// Adds the process at a named moment.
+    pub fn add_sample(&mut self, name: &str, found: Sample) {
+        self.samples.insert(name.to_owned(), found);
+    }
+
+    /// Adds the requests of a named span of time.
+    pub fn add_requests(&mut self, name: &str, found: Requests) {
+        self.requests.insert(name.to_owned(), found);
+    }
+
     /// A figure by its name.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)

@@ -50,6 +50,25 @@ pub struct Params {
     pub screen: Screen,
 }
 
+impl Params {
+    /// A fleet in memory, with one machine deployment for each tenant.
+    pub fn in_memory(osm: PathBuf, tenants: usize) -> Self {
+        Self {
+            tenants,
+            machine_deployments: 1,
+            latency: Duration::ZERO,
+            window: Duration::ZERO,
+            management: Kind::Fake,
+            osm,
+            arguments: Vec::new(),
+            per_cluster_cmd: None,
+            attack: None,
+            log: None,
+            screen: Screen::of_this_process(),
+        }
+    }
+}
+
 /// The fleet, and the managers that run: one, or several replicas.
 pub struct Stage {
     /// The clusters.

@@ -99,12 +99,10 @@ pub async fn burst(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
     for side in &sides {
         let mut requests = Requests::default();
         requests.count("worker", &side.cluster.take_audit());
-        outcome.requests.insert(side.name.to_owned(), requests);
+        outcome.add_requests(side.name, requests);
     }
     let requests = Requests::take(&stage.fleet);
-    outcome
-        .requests
-        .insert("fleet, management".to_owned(), requests);
+    outcome.add_requests("fleet, management", requests);
     report(outcome, &sides)?;
     let status = manager.stop().await?;
     ensure!(status.success(), "the drop-in ended badly: {status}");
@@ -281,9 +279,7 @@ fn report(outcome: &mut Outcome, [drop_in, fleet]: &[Side; 2]) -> anyhow::Result
             ]);
         }
         for (side, latencies) in [("fleet", one), ("drop-in", other)] {
-            outcome
-                .latencies
-                .insert(format!("{what}, {side}"), latencies);
+            outcome.add_latencies(&format!("{what}, {side}"), latencies);
         }
     }
     Ok(())

@@ -39,9 +39,7 @@ pub async fn steady(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<
         Figure::new("Secret to engaged, p50", joined.p50, "ms").wanted(250.0, 50.0),
         Figure::new("Secret to engaged, p99", joined.p99, "ms").wanted(1000.0, 200.0),
     ]);
-    outcome
-        .latencies
-        .insert("Secret to engaged".to_owned(), joined);
+    outcome.add_latencies("Secret to engaged", joined);
     stage.settle().await?;
     Requests::take(&stage.fleet);
     let tenants: Vec<usize> = (0..stage.params.tenants).collect();
@@ -56,12 +54,8 @@ pub async fn steady(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<
             "",
         ),
     ]);
-    outcome
-        .latencies
-        .insert("made to both Secrets".to_owned(), made);
-    outcome
-        .requests
-        .insert("new machine deployments".to_owned(), requests);
+    outcome.add_latencies("made to both Secrets", made);
+    outcome.add_requests("new machine deployments", requests);
     Ok(())
 }
 
@@ -90,12 +84,10 @@ pub async fn storm(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         Figure::new("CPU per change", processor / changed, "ms"),
         Figure::new("requests per change", float(requests.total()) / changed, ""),
     ]);
-    outcome
-        .latencies
-        .insert("raised to served".to_owned(), durations(&all)?);
-    outcome.samples.insert("0 before".to_owned(), before);
-    outcome.samples.insert("1 after".to_owned(), after);
-    outcome.requests.insert("storm".to_owned(), requests);
+    outcome.add_latencies("raised to served", durations(&all)?);
+    outcome.add_sample("0 before", before);
+    outcome.add_sample("1 after", after);
+    outcome.add_requests("storm", requests);
     Ok(())
 }
 

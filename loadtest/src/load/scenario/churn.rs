@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::leaks::{CALM, returned, served_and_calm};
 use crate::load::{
+    fleet::Fleet,
     latency::Latencies,
     outcome::{Figure, Outcome, count, float},
     requests::Requests,
@@ -45,8 +46,8 @@ pub async fn churn(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         let name = format!("{window} window, requests per step");
         let asked = float(requests.total()) / count(steps);
         outcome.figures.push(Figure::new(&name, asked, ""));
-        outcome.samples.insert(window.to_owned(), sample);
-        outcome.requests.insert(window.to_owned(), requests);
+        outcome.add_sample(window, sample);
+        outcome.add_requests(window, requests);
     }
     if let [first, second] = samples.as_slice() {
         outcome.figures.extend(returned(*first, *second));
@@ -89,14 +90,11 @@ async fn one_window(
         come_back(stage, index).await?;
     }
     stage
-        .until("all are watched again", |fleet| {
-            let mut workers = fleet.workers.iter();
-            workers.all(|worker| worker.server.cluster.open_watches() >= 2)
-        })
+        .until("all are watched again", Fleet::is_watched)
         .await?;
     let latencies = Latencies::of(served)?;
     let name = format!("made to both Secrets, {window} window");
-    outcome.latencies.insert(name, latencies);
+    outcome.add_latencies(&name, latencies);
     Ok(steps)
 }
 

@@ -39,7 +39,7 @@ pub async fn defaults(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
     let none = installed_until(stage, begun);
     anyhow::ensure!(none.is_none(), "profiles were installed though disabled");
     let requests = Requests::take(&stage.fleet);
-    outcome.requests.insert("0 without".to_owned(), requests);
+    outcome.add_requests("0 without", requests);
     stage.stop().await?;
 
     stage.renew(0).await?;
@@ -62,15 +62,11 @@ pub async fn defaults(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
         Figure::new("requests per tenant", float(requests.total()) / tenants, ""),
         Figure::new("writes per tenant", float(requests.writes) / tenants, ""),
     ]);
-    outcome
-        .latencies
-        .insert("0 start to engaged, without".to_owned(), without);
-    outcome
-        .latencies
-        .insert("1 start to engaged, beside".to_owned(), with);
-    outcome.requests.insert("1 with".to_owned(), requests);
+    outcome.add_latencies("0 start to engaged, without", without);
+    outcome.add_latencies("1 start to engaged, beside", with);
+    outcome.add_requests("1 with", requests);
     let sample = stage.sample().await?;
-    outcome.samples.insert("installed".to_owned(), sample);
+    outcome.add_sample("installed", sample);
     Ok(())
 }
 
@@ -123,7 +119,7 @@ pub async fn upgrade(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let all = begun.elapsed().as_secs_f64();
     stage.settle().await?;
     let sample = stage.sample().await?;
-    outcome.samples.insert("upgraded".to_owned(), sample);
+    outcome.add_sample("upgraded", sample);
     let mut of_quiet = Requests::default();
     for worker in quiet
         .iter()
@@ -151,10 +147,8 @@ pub async fn upgrade(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
         ),
     ]);
     compare(outcome, alone, latencies(&made)?, "during the upgrade");
-    outcome
-        .requests
-        .insert("workers where nothing appears".to_owned(), of_quiet);
-    outcome.requests.insert("all others".to_owned(), requests);
+    outcome.add_requests("workers where nothing appears", of_quiet);
+    outcome.add_requests("all others", requests);
     Ok(())
 }
 

@@ -21,22 +21,20 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
     stage.start().await?;
     stage.settle().await?;
     let empty = stage.sample().await?;
-    outcome.samples.insert("0 empty".to_owned(), empty);
+    outcome.add_sample("0 empty", empty);
     let before = management_bytes(stage).await?;
     stage.register_all().await?;
     stage.until_all_served(1).await?;
     stage.settle().await?;
-    outcome
-        .requests
-        .insert("0 served".to_owned(), Requests::take(&stage.fleet));
+    outcome.add_requests("0 served", Requests::take(&stage.fleet));
     let served = stage.sample().await?;
-    outcome.samples.insert("1 served".to_owned(), served);
+    outcome.add_sample("1 served", served);
     let begun = Instant::now();
     stage.rest(stage.params.window).await?;
     let window = begun.elapsed().as_secs_f64();
     let requests = Requests::take(&stage.fleet);
     let rested = stage.sample().await?;
-    outcome.samples.insert("2 rested".to_owned(), rested);
+    outcome.add_sample("2 rested", rested);
     let tenants = count(stage.params.tenants);
     let per_tenant = |kib: u64| (float(kib) - float(empty.resident_kib)) / tenants;
     let asked = requests.total() - requests.watches;
@@ -61,7 +59,7 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
         Figure::new("writes at rest", float(requests.writes), "").wanted(0.0, 0.0),
         Figure::new(in_etcd(stage), bytes, "KiB"),
     ]);
-    outcome.requests.insert("1 at rest".to_owned(), requests);
+    outcome.add_requests("1 at rest", requests);
     pages(stage, outcome).await
 }
 
@@ -79,7 +77,7 @@ async fn pages(stage: &Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
         let times = Latencies::of(times)?;
         let figure = Figure::new(name, times.max, "ms").wanted(must, aim);
         outcome.figures.push(figure);
-        outcome.latencies.insert(name.to_owned(), times);
+        outcome.add_latencies(name, times);
     }
     Ok(())
 }
@@ -90,12 +88,12 @@ pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     let begun = stage.start().await?;
     stage.until_all_served(1).await?;
     let all = stage.sample().await?;
-    outcome.samples.insert("0 served".to_owned(), all);
+    outcome.add_sample("0 served", all);
     let served = served_since(stage, begun, 1);
     let engaged = engaged_since(stage, begun)?;
     stage.settle().await?;
     let settled = stage.sample().await?;
-    outcome.samples.insert("1 settled".to_owned(), settled);
+    outcome.add_sample("1 settled", settled);
     outcome.figures.extend([
         Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
         Figure::new("all served", served?.max / 1000.0, "s"),
@@ -105,12 +103,8 @@ pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
             "s",
         ),
     ]);
-    outcome
-        .latencies
-        .insert("start to engaged".to_owned(), engaged);
-    outcome
-        .latencies
-        .insert("start to served".to_owned(), served_since(stage, begun, 1)?);
+    outcome.add_latencies("start to engaged", engaged);
+    outcome.add_latencies("start to served", served_since(stage, begun, 1)?);
     Ok(())
 }
 
@@ -118,7 +112,7 @@ pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
 pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     serve_all(stage).await?;
     let first = stage.sample().await?;
-    outcome.samples.insert("0 before".to_owned(), first);
+    outcome.add_sample("0 before", first);
     stage.stop().await?;
     Requests::take(&stage.fleet);
     let begun = stage.start().await?;
@@ -131,9 +125,9 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let engaged = engaged_since(stage, begun)?;
     let requests = Requests::take(&stage.fleet);
     let rested = stage.sample().await?;
-    outcome.samples.insert("1 started".to_owned(), empty);
-    outcome.samples.insert("2 watching".to_owned(), watched);
-    outcome.samples.insert("3 rested".to_owned(), rested);
+    outcome.add_sample("1 started", empty);
+    outcome.add_sample("2 watching", watched);
+    outcome.add_sample("3 rested", rested);
     outcome.figures.extend([
         Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
         Figure::new("all watched", took.as_secs_f64(), "s"),
@@ -154,10 +148,8 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
             "s",
         ),
     ]);
-    outcome
-        .latencies
-        .insert("start to engaged".to_owned(), engaged);
-    outcome.requests.insert("restart".to_owned(), requests);
+    outcome.add_latencies("start to engaged", engaged);
+    outcome.add_requests("restart", requests);
     Ok(())
 }
 

@@ -101,8 +101,8 @@ async fn one_more(
             Bytes::Others => remade,
         },
     ]);
-    outcome.samples.insert(name.to_owned(), sample);
-    outcome.requests.insert(name.to_owned(), requests);
+    outcome.add_sample(name, sample);
+    outcome.add_requests(name, requests);
     Ok(())
 }
 

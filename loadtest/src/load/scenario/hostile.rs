@@ -74,8 +74,8 @@ pub async fn hostile(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
         Figure::new("CPU meanwhile", processor / 1000.0, "s"),
         Figure::new("memory, more than before", grown, "MiB"),
     ]);
-    outcome.samples.insert("0 alone".to_owned(), before);
-    outcome.samples.insert("1 beside".to_owned(), after);
+    outcome.add_sample("0 alone", before);
+    outcome.add_sample("1 beside", after);
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     stage.start().await?;
     stage.settle().await?;
     let begun = stage.sample().await?;
-    outcome.samples.insert("0 empty".to_owned(), begun);
+    outcome.add_sample("0 empty", begun);
     let mut first = None;
     let mut last = begun;
     for round in 1..=ROUNDS {
@@ -53,7 +53,7 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
             .await?;
         stage.settle().await?;
         let full = stage.sample().await?;
-        outcome.samples.insert(format!("{round} full"), full);
+        outcome.add_sample(&format!("{round} full"), full);
         for worker in &stage.fleet.workers {
             stage.fleet.remove(worker).await?;
         }
@@ -63,7 +63,7 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
         stage.settle().await?;
         stage.rest(CALM).await?;
         last = stage.sample().await?;
-        outcome.samples.insert(format!("{round} none"), last);
+        outcome.add_sample(&format!("{round} none"), last);
         first.get_or_insert(last);
         Requests::take(&stage.fleet);
     }
@@ -87,7 +87,7 @@ pub(super) async fn served_and_calm(
     serve_all(stage).await?;
     stage.rest(CALM).await?;
     let begun = stage.sample().await?;
-    outcome.samples.insert("0 before".to_owned(), begun);
+    outcome.add_sample("0 before", begun);
     Ok(begun)
 }
 
@@ -113,7 +113,7 @@ pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
         let requests = Requests::take(&stage.fleet);
         stage.rest(CALM).await?;
         last = stage.sample().await?;
-        outcome.samples.insert(format!("{turn} after"), last);
+        outcome.add_sample(&format!("{turn} after"), last);
         first.get_or_insert(last);
         let name = format!("turn {turn}, until all are watched again");
         outcome.figures.push(Figure::new(&name, took, "s"));
@@ -140,15 +140,13 @@ pub async fn rotate_one(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
             stage.settle().await?;
             stage.rest(CALM).await?;
             warm = stage.sample().await?;
-            outcome.samples.insert(format!("1 after {WARM}"), warm);
+            outcome.add_sample(&format!("1 after {WARM}"), warm);
         }
     }
     stage.settle().await?;
     stage.rest(CALM).await?;
     let ended = stage.sample().await?;
-    outcome
-        .samples
-        .insert(format!("2 after {ROTATIONS}"), ended);
+    outcome.add_sample(&format!("2 after {ROTATIONS}"), ended);
     outcome.figures.extend(returned(warm, ended));
     Ok(())
 }

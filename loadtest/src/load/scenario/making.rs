@@ -120,8 +120,8 @@ pub(super) fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies
         let longer = Figure::new(LONGER, beside.p99 / alone.p99, "x");
         outcome.figures.push(longer);
     }
-    outcome.latencies.insert("0 alone".to_owned(), alone);
-    outcome.latencies.insert(format!("1 {what}"), beside);
+    outcome.add_latencies("0 alone", alone);
+    outcome.add_latencies(&format!("1 {what}"), beside);
 }
 
 /// As [`compare`], where what happens beside is other tenants' own affair: it must not be felt.
@@ -139,14 +139,8 @@ pub(super) fn compare_unfelt(
 
 /// Waits until every worker cluster is watched, as it is once a tenant is served again.
 pub(super) async fn until_watched(stage: &mut Stage) -> anyhow::Result<()> {
-    let is_watched = |fleet: &Fleet| {
-        let mut workers = fleet.workers.iter();
-        // Machine deployments and Secrets: with both, a tenant is served again.
-        workers.all(|worker| worker.server.cluster.open_watches() >= 2)
-    };
-    stage
-        .until("all worker clusters are watched again", is_watched)
-        .await
+    let what = "all worker clusters are watched again";
+    stage.until(what, Fleet::is_watched).await
 }
 
 /// Two halves of the fleet: in one machine deployments appear, in the other nothing happens, so

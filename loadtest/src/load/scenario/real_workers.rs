@@ -77,17 +77,15 @@ pub async fn real_workers(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::R
         Figure::new("writes at rest", float(at_rest.writes), "").wanted(0.0, 0.0),
         Figure::new("CPU at rest", processor / window, "mcore").wanted(20.0, 5.0),
     ]);
-    outcome
-        .latencies
-        .insert("made to both Secrets".to_owned(), made);
-    outcome.samples.insert("0 served".to_owned(), served);
-    outcome.samples.insert("1 rested".to_owned(), rested);
+    outcome.add_latencies("made to both Secrets", made);
+    outcome.add_sample("0 served", served);
+    outcome.add_sample("1 rested", rested);
     for (name, requests) in [
         ("0 joined", joined),
         ("1 appear", requests),
         ("2 at rest", at_rest),
     ] {
-        outcome.requests.insert(name.to_owned(), requests);
+        outcome.add_requests(name, requests);
     }
     Ok(())
 }

@@ -73,10 +73,8 @@ pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
         waited.max / 1000.0,
         "s",
     ));
-    outcome.latencies.insert(name.to_owned(), waited);
-    outcome
-        .latencies
-        .insert("killed to taken over".to_owned(), taken);
+    outcome.add_latencies(name, waited);
+    outcome.add_latencies("killed to taken over", taken);
     let moving: Vec<usize> = quiet.into_iter().filter(is_moving).collect();
     let requests = of_workers(&stage.fleet, &moving);
     let each = |total: u64| float(total) / count(moving.len().max(1));
@@ -84,14 +82,10 @@ pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
         Figure::new("requests to each that moves", each(requests.total()), ""),
         Figure::new("writes to each that moves", each(requests.writes), ""),
     ]);
-    outcome
-        .requests
-        .insert("those that move".to_owned(), requests);
-    outcome
-        .requests
-        .insert("all".to_owned(), Requests::take(&stage.fleet));
-    outcome.samples.insert("0 three".to_owned(), before);
-    outcome.samples.insert("1 two".to_owned(), after);
+    outcome.add_requests("those that move", requests);
+    outcome.add_requests("all", Requests::take(&stage.fleet));
+    outcome.add_sample("0 three", before);
+    outcome.add_sample("1 two", after);
     Ok(())
 }
 

@@ -77,7 +77,7 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         let times = beside.p99 / alone.p99.max(1.0);
         let times = Figure::new(&format!("{}: p99, times as long", attack.name), times, "x");
         outcome.figures.push(times.wanted(LONGER_MAX, LONGER_MAX));
-        outcome.latencies.insert(attack.name.to_owned(), beside);
+        outcome.add_latencies(attack.name, beside);
         attackers.push((attack, attacker));
         make_room(stage).await?;
     }
@@ -102,7 +102,7 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         Figure::new("attacks", count(attacks), ""),
         Figure::new("until all attackers are served again", recovered, "s"),
     ]);
-    outcome.latencies.insert("0 alone".to_owned(), alone);
+    outcome.add_latencies("0 alone", alone);
     Ok(())
 }
 
@@ -187,7 +187,7 @@ async fn webhooks_besieged(
         took = webhooks.besieged(attack, stage.params.window) => took?,
     };
     outcome.figures.extend(worst.get().figures(attack.name));
-    outcome.latencies.insert(attack.name.to_owned(), took);
+    outcome.add_latencies(attack.name, took);
     webhooks.stop().await
 }
 

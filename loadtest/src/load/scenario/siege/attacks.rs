@@ -173,9 +173,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack {
         end: |_, attacker| {
-            for index in 0..LARGE {
-                forget(attacker, &format!("large-{index}"));
-            }
+            forget_all(attacker, "large", LARGE);
             Ok(())
         },
         ..Attack::by("large-objects", "", |_, attacker| {
@@ -208,8 +206,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         end: |stage, attacker| {
+            forget_all(attacker, "overlay", OVERLAYS);
             for index in 0..OVERLAYS {
-                forget(attacker, &format!("overlay-{index}"));
                 let name = format!("overlay-{index}");
                 let profile = object(PROFILES, &attacker.tenant, &name);
                 stage.fleet.management.cluster.delete_raw(profile);
@@ -220,18 +218,14 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
         ..Attack::by("overlays", "", |stage, attacker| {
             let base = a_profile(&"a".repeat(BASE_BYTES));
-            stage
-                .fleet
-                .give_profile(attacker, ("base", &base), &json!({}))?;
+            give_profile(stage, attacker, ("base", &base))?;
             for index in 0..OVERLAYS {
                 let name = format!("overlay-{index}");
                 let overlay = json!({
                     "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
                     "templateLanguage": "Jinja", "extends": "base",
                 });
-                stage
-                    .fleet
-                    .give_profile(attacker, (&name, &overlay), &json!({}))?;
+                give_profile(stage, attacker, (&name, &overlay))?;
                 name_profile(attacker, &name, &name)?;
             }
             Ok(())
@@ -239,9 +233,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         end: |_, attacker| {
-            for index in 0..OFFERED {
-                forget(attacker, &format!("offered-{index}"));
-            }
+            forget_all(attacker, "offered", OFFERED);
             Ok(())
         },
         ..Attack::by(
@@ -313,6 +305,11 @@ const TEMPLATES: [&str; 3] = [
      {% endfor %}",
 ];
 
+/// Gives the attacker a profile by its name and spec, without annotations.
+fn give_profile(stage: &Stage, attacker: &Worker, profile: (&str, &Value)) -> anyhow::Result<()> {
+    stage.fleet.give_profile(attacker, profile, &json!({}))
+}
+
 fn give_profiles(
     stage: &Stage,
     attacker: &Worker,
@@ -321,9 +318,7 @@ fn give_profiles(
     for (index, hostile) in TEMPLATES.iter().enumerate() {
         let spec = a_profile(&template(hostile));
         let name = format!("hostile-{index}");
-        stage
-            .fleet
-            .give_profile(attacker, (&name, &spec), &json!({}))?;
+        give_profile(stage, attacker, (&name, &spec))?;
     }
     Ok(())
 }
@@ -343,10 +338,13 @@ fn annotate(object: &mut Value, key: &str, value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes a machine deployment without asking anybody.
-fn forget(attacker: &Worker, name: &str) {
-    let gone = attacker.machine_deployment(name);
-    attacker.server.cluster.delete_raw(gone);
+/// Removes numbered machine deployments without asking anybody.
+fn forget_all(attacker: &Worker, name: &str, count: usize) {
+    for index in 0..count {
+        let name = format!("{name}-{index}");
+        let gone = attacker.machine_deployment(&name);
+        attacker.server.cluster.delete_raw(gone);
+    }
 }
 
 /// Opens connections that send a request that never ends, and opens new ones when they are closed.
