@@ -5,19 +5,20 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
-use crate::suite::commands::{Said, a_file, path, run};
+use crate::suite::administrator::{create, delete, find, list, merge};
+use crate::suite::commands::{Admin, Said, a_file, path, run};
 use crate::suite::fixtures::{
     PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
 use crate::suite::process::Manager;
 use crate::suite::rotation::install;
 use crate::suite::server::{Account, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER, merge};
+use crate::suite::stage::{Stage, Tenant, WORKER};
 use crate::suite::world::World;
 
 /// Somebody without any right in the worker cluster.
@@ -47,19 +48,14 @@ pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'sta
     let row = table.out.lines().nth(1).unwrap_or_default();
     let mut cells = row.split_whitespace();
     let first: Vec<&str> = cells.by_ref().take(3).collect();
-    assert_eq!(
-        first,
-        ["tenants-tenant", "worker", "SomeNotServed"],
-        "{table:?}"
-    );
+    let expected = ["tenants-tenant", "worker", "SomeNotServed"];
+    assert_eq!(first, expected, "{table:?}");
     let counts: Vec<&str> = cells.skip(2).take(4).collect();
     assert_eq!(counts, ["2", "1", "0", "1"], "{table:?}");
     assert!(!table.out.contains(" not served"), "{table:?}");
     let wide = run(&[&words[..], &["-o", "wide"]].concat()).await;
-    assert!(
-        wide.out.contains("1 not served: kube-system/lost: "),
-        "{wide:?}"
-    );
+    let lost = "1 not served: kube-system/lost: ";
+    assert!(wide.out.contains(lost), "{wide:?}");
     let listed = run(&[&words[..], &["-o", "json"]].concat()).await;
     let rows: Value = ok(serde_json::from_str(&listed.out), "it is JSON");
     let row = rows.get(0).expect("it has one tenant");
@@ -200,34 +196,19 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     assert!(said.out.contains("no-such-profile (missing)"), "{said:?}");
     let said = explain(&stage, &tenant, "nobody").await;
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err
-            .contains("no tenant has a machine deployment nobody"),
-        "{said:?}"
-    );
+    let nobody = "no tenant has a machine deployment nobody";
+    assert!(said.err.contains(nobody), "{said:?}");
 }
 
 pub async fn explain(stage: &Stage, tenant: &Tenant, name: &str) -> Said {
-    let admin = a_file(&tenant.management_admin());
-    run(&[
-        "explain",
-        name,
-        "--tenant",
-        &tenant.namespace,
-        "--kubeconfig",
-        path(&admin),
-        "--allow-loopback-servers",
-        "--registration-selector",
-        &stage.selector(),
-    ])
-    .await
+    let admin = Admin::of(tenant);
+    admin.osm_about((stage, tenant), &["explain", name]).await
 }
 
 /// No token, password or variable.
 async fn hold_nothing(tenant: &Tenant, said: &Said) {
-    let all = kube::api::ListParams::default();
-    let secrets = ok(tenant.secrets().list(&all).await, "they are listed");
-    let bootstrap = ok(tenant.tokens().list(&all).await, "they are listed");
+    let secrets = list(&tenant.secrets()).await;
+    let bootstrap = list(&tenant.tokens()).await;
     let mut secret: Vec<String> = vec!["hunter2".to_owned(), "c4n4ry".to_owned()];
     for found in secrets.iter().chain(&bootstrap) {
         for key in ["token", "token-secret"] {
@@ -269,8 +250,7 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
 
     let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let role = "operating-system-manager-worker";
-    let deleted = bindings.delete(role, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&bindings, role).await;
     let found = crate::suite::wait::until("the doctor sees it", async || {
         let (code, checks) = doctor(&stage, &tenant).await;
         let mut all = checks.into_iter();
@@ -283,15 +263,10 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
     let message = found["message"].as_str().unwrap_or_default();
     assert!(message.contains("create secrets in kube-system"), "{found}");
     assert!(!message.contains("cloud-init-settings"), "{found}");
-    assert!(
-        found["fix"]
-            .as_str()
-            .unwrap_or_default()
-            .contains("osm tenant add"),
-        "{found}"
-    );
+    let fix = found["fix"].as_str().unwrap_or_default();
+    assert!(fix.contains("osm tenant add"), "{found}");
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    assert!(ok(roles.get_opt(role).await, "it is read").is_some());
+    assert!(find(&roles, role).await.is_some());
     tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
     tenant.set_kubeconfig("not a kubeconfig").await;
     let (code, checks) = doctor(&stage, &tenant).await;
@@ -306,20 +281,9 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
 
 /// As an administrator, of this scenario alone.
 async fn doctor(stage: &Stage, tenant: &Tenant) -> (Option<i32>, Vec<Value>) {
-    let admin = a_file(&tenant.management_admin());
-    let said = run(&[
-        "doctor",
-        "--tenant",
-        &tenant.namespace,
-        "--kubeconfig",
-        path(&admin),
-        "--allow-loopback-servers",
-        "--registration-selector",
-        &stage.selector(),
-        "-o",
-        "json",
-    ])
-    .await;
+    let admin = Admin::of(tenant);
+    let words = ["doctor", "-o", "json"];
+    let said = admin.osm_about((stage, tenant), &words).await;
     let checks = serde_json::from_str(&said.out);
     let what = format!("it is JSON: {said:?}");
     (said.code, ok(checks, &what))
@@ -453,8 +417,7 @@ pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static W
     let client = tenant.worker.admin().await;
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
     let request = a_request("one-0");
-    let created = requests.create(&PostParams::default(), &request).await;
-    drop(ok(created, "an administrator may request"));
+    create(&requests, &request).await;
     let other = shown(path(&admin), "one").await;
     assert!(other.out.contains("not requested"), "{other:?}");
     let asked = shown(path(&admin), "one-0").await;

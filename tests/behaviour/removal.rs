@@ -1,13 +1,12 @@
 //! What goes with a machine deployment, and what with a registration.
 
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
 use osm::api::names::{FINALIZER, REVISION};
 use serde_json::json;
 
+use crate::suite::administrator::{get, list};
 use crate::suite::fixtures::a_machine_deployment;
 use crate::suite::process::Manager;
-use crate::suite::server::ok;
 use crate::suite::stage::{Made, Stage, Tenant, WORKER, conditions, message};
 use crate::suite::wait;
 use crate::suite::world::World;
@@ -16,7 +15,7 @@ pub async fn a_removed_machine_deployment_takes_everything_along(world: &'static
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "removed")).await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     let other = tenant.serve(&a_machine_deployment("others")).await;
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
     assert_eq!(
@@ -35,7 +34,7 @@ pub async fn what_was_made_for_one_that_vanished_unwatched_is_removed(world: &'s
     tenant
         .change("workers", json!({ "metadata": { "finalizers": null } }))
         .await;
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     let manager = Manager::start(&stage, &[]).await;
     // The config goes last.
@@ -50,7 +49,7 @@ pub async fn release_gives_machine_deployments_back_and_leaves_what_was_made(
     let (tenant, made, manager) = off_boarded(world, ("release", "Release")).await;
     removed(&tenant, "1 machine deployment was released").await;
     assert_eq!(finalizers(&tenant).await, Vec::<String>::new());
-    delete(&tenant, "workers").await;
+    tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;
     assert_eq!(remains(&tenant, &made).await.len(), 5);
     manager.stop().await;
@@ -103,28 +102,15 @@ async fn off_boarded(
 }
 
 async fn finalizers(tenant: &Tenant) -> Vec<String> {
-    let found = ok(
-        tenant.machine_deployments().get("workers").await,
-        "it is there",
-    );
+    let found = get(&tenant.machine_deployments(), "workers").await;
     found.finalizers().to_vec()
-}
-
-/// Deletes a machine deployment of `kube-system`.
-pub async fn delete(tenant: &Tenant, name: &str) {
-    let deleted = tenant
-        .machine_deployments()
-        .delete(name, &DeleteParams::default())
-        .await;
-    ok(deleted, "an administrator may delete").map_left(drop);
 }
 
 /// The names of what is there of everything that was made for a machine deployment.
 pub async fn remains(tenant: &Tenant, made: &Made) -> Vec<String> {
-    let all = ListParams::default();
     let names = &made.names;
-    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
-    let configs = ok(tenant.configs().list(&all).await, "configs are listed");
+    let secrets = list(&tenant.secrets()).await;
+    let configs = list(&tenant.configs()).await;
     let tokens = tenant.tokens_of(names).await;
     let secrets = secrets.iter().map(ResourceExt::name_any);
     let there = secrets.filter(|name| names.has_secret(name));

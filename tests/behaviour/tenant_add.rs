@@ -6,11 +6,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM};
 use osm::api::worker_cluster::{NodeCredentials, WorkerCluster};
 use serde_json::{Value, json};
 
+use crate::suite::administrator::{create, delete, find, get};
 use crate::suite::audit::{Request, told};
 use crate::suite::commands::{Admin, Said, a_file, path};
 use crate::suite::fixtures::{a_machine_deployment, a_token_secret, text};
@@ -43,7 +44,7 @@ pub async fn a_bare_cluster_is_added_served_and_removed(world: &'static World) {
     assert!(dry.out.contains("kubeconfig: <redacted>"), "{dry:?}");
     assert!(!is_there(&tenant).await, "a dry run writes nothing");
     let namespaces: Api<Namespace> = Api::all(tenant.management.clone());
-    let made = ok(namespaces.get_opt(&tenant.namespace).await, "it is read");
+    let made = find(&namespaces, &tenant.namespace).await;
     assert!(made.is_none(), "a dry run makes no namespace");
     said.push(dry);
 
@@ -86,12 +87,9 @@ pub async fn a_bare_cluster_is_added_served_and_removed(world: &'static World) {
     said.push(removed);
     assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
     assert!(!is_there(&tenant).await, "what was added is gone");
-    let own = ok(tenant.worker_clusters().get_opt(WORKER).await, "it is read");
+    let own = find(&tenant.worker_clusters(), WORKER).await;
     assert!(own.is_none(), "the WorkerCluster goes, too");
-    let workers = ok(
-        tenant.machine_deployments().get("workers").await,
-        "it stays",
-    );
+    let workers = get(&tenant.machine_deployments(), "workers").await;
     assert!(!workers.finalizers().contains(&FINALIZER.to_owned()));
     manager.stop().await;
     for said in &said {
@@ -146,8 +144,7 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
             "--adopt",
         ],
     );
-    let deleted = leases.delete(OTHERS_LEASE, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&leases, OTHERS_LEASE).await;
     wrote_nothing(&tenant).await;
 }
 
@@ -198,13 +195,10 @@ pub async fn a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused(world: 
 
 /// Nobody was registered, and nothing was made.
 async fn wrote_nothing(tenant: &Tenant) {
-    let nothing = ok(tenant.registrations().get_opt(WORKER).await, "it is read");
+    let nothing = find(&tenant.registrations(), WORKER).await;
     assert!(nothing.is_none(), "nobody was registered");
     let made: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    let made = ok(
-        made.get_opt(&format!("{ACCOUNT}-token")).await,
-        "it is read",
-    );
+    let made = find(&made, &format!("{ACCOUNT}-token")).await;
     assert!(made.is_none(), "and nothing was made");
 }
 
@@ -221,19 +215,18 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     // Without the flag, what was asked for before stays.
     let again = admin.osm_in_both(&add.words(&[])).await;
     assert!(again.out.contains("nothing to write"), "{again:?}");
-    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is made");
+    let own = get(&tenant.worker_clusters(), WORKER).await;
     let expected = Some(NodeCredentials::PerMachineDeployment);
     assert_eq!(own.spec.node_credentials, expected);
     // A token that is revoked is recreated, and registered.
     let revoked = token(&tenant).await;
     let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let name = format!("{ACCOUNT}-token");
-    let deleted = secrets.delete(&name, &DeleteParams::default()).await;
-    ok(deleted, "an administrator may delete").map_left(drop);
+    delete(&secrets, &name).await;
     let again = admin.osm_in_both(&add.words(&[])).await;
     let created = format!("created Secret {name}");
     assert!(again.out.contains(&created), "{again:?}");
-    let registered = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let registered = get(&tenant.registrations(), WORKER).await;
     let registered = text(&registered, "kubeconfig");
     let registered: Value = ok(serde_saphyr::from_str(&registered), "it is YAML");
     let fresh = token(&tenant).await;
@@ -256,21 +249,17 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
         removed.out.contains("1 machine deployment was released"),
         "{removed:?}"
     );
-    let api = tenant.machine_deployments();
-    let deleted = api.delete("workers", &DeleteParams::default()).await;
-    ok(deleted, "it may be deleted").map_left(drop);
-    wait::for_absence(&api, "workers").await;
+    tenant.delete("workers").await;
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
     let stays = "ServiceAccount operating-system-manager in kube-system stays";
     assert!(removed.out.contains(stays), "{removed:?}");
     wait::for_absence(&secrets, &name).await;
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
-    let found = ok(roles.get_opt(ROLE).await, "it is read");
+    let found = find(&roles, ROLE).await;
     assert!(found.is_some(), "somebody else has made it");
-    let made = roles
-        .get_opt("operating-system-manager-worker-node-credentials")
-        .await;
-    assert!(ok(made, "it is read").is_none(), "the command has made it");
-    let own = ok(tenant.worker_clusters().get_opt(WORKER).await, "it is read");
+    let made = find(&roles, "operating-system-manager-worker-node-credentials").await;
+    assert!(made.is_none(), "the command has made it");
+    let own = find(&tenant.worker_clusters(), WORKER).await;
     assert!(own.is_none(), "the WorkerCluster goes");
     let again = admin.osm_in_both(&remove).await;
     assert!(again.err.contains("neither a registration"), "{again:?}");
@@ -306,8 +295,7 @@ pub async fn a_token_of_a_deleted_account_is_recreated(world: &'static World) {
         .annotations_mut()
         .insert(gone.0.to_owned(), gone.1.to_owned());
     of_nobody.string_data = Some([("token".to_owned(), "of-nobody".repeat(9))].into());
-    let created = secrets.create(&PostParams::default(), &of_nobody).await;
-    drop(ok(created, "it is new"));
+    create(&secrets, &of_nobody).await;
     // The cluster takes it away, at once or while the command is under way.
     let manager = Manager::start(&stage, &[]).await;
     let add = Add::of(&stage, &tenant);
@@ -341,13 +329,13 @@ pub async fn one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone(world:
     let said = admin.osm_in_both(&add.words(&["--server", &url])).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("nothing to write"), "{said:?}");
-    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    let own = get(&tenant.worker_clusters(), WORKER).await;
     assert_eq!(server_of(&own), url);
     // While a manager serves the tenant, the command waits for the change.
     let said = admin.osm_in_both(&add.words(&[])).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("1 object was written"), "{said:?}");
-    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    let own = get(&tenant.worker_clusters(), WORKER).await;
     assert_eq!(server_of(&own), tenant.worker.url());
     manager.stop().await;
 }
@@ -439,19 +427,19 @@ async fn token(tenant: &Tenant) -> String {
 async fn is_there(tenant: &Tenant) -> bool {
     let accounts: Api<ServiceAccount> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let roles: Api<ClusterRole> = Api::all(tenant.admin.clone());
-    let account = ok(accounts.get_opt(ACCOUNT).await, "it is read");
-    let role = ok(roles.get_opt(ROLE).await, "it is read");
-    let registration = tenant.registrations().get_opt(WORKER).await;
-    account.is_some() || role.is_some() || ok(registration, "it is read").is_some()
+    let account = find(&accounts, ACCOUNT).await;
+    let role = find(&roles, ROLE).await;
+    let registration = find(&tenant.registrations(), WORKER).await;
+    account.is_some() || role.is_some() || registration.is_some()
 }
 
 /// The versions of what is added, which every write changes.
 async fn resource_versions(tenant: &Tenant) -> Vec<Option<String>> {
     let accounts: Api<ServiceAccount> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let roles: Api<ClusterRole> = Api::all(tenant.admin.clone());
-    let account = ok(accounts.get(ACCOUNT).await, "it is there");
-    let role = ok(roles.get(ROLE).await, "it is there");
-    let registration = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let account = get(&accounts, ACCOUNT).await;
+    let role = get(&roles, ROLE).await;
+    let registration = get(&tenant.registrations(), WORKER).await;
     let all = [
         account.resource_version(),
         role.resource_version(),
@@ -464,30 +452,26 @@ async fn resource_versions(tenant: &Tenant) -> Vec<Option<String>> {
 async fn strip(tenant: &Tenant) {
     strip_rights(tenant).await;
     let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
-    let deleted = namespaces
-        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
-        .await;
-    ok(deleted, "it goes").map_left(drop);
+    delete(&namespaces, CLOUD_INIT_SETTINGS).await;
     wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
 }
 
 /// As a cluster in which the manager may do nothing, and is nobody.
 pub async fn strip_rights(tenant: &Tenant) {
     let admin = || tenant.admin.clone();
-    let delete = DeleteParams::default();
     let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
         (Api::all(admin()), Api::all(admin()));
     for name in [ROLE, "operating-system-manager-worker-adoption"] {
-        ok(roles.delete(name, &delete).await, "it goes").map_left(drop);
-        ok(bindings.delete(name, &delete).await, "it goes").map_left(drop);
+        delete(&roles, name).await;
+        delete(&bindings, name).await;
     }
     for namespace in [CLOUD_INIT_SETTINGS, KUBE_SYSTEM, "kube-public", "default"] {
         let roles: Api<Role> = Api::namespaced(admin(), namespace);
         let bindings: Api<RoleBinding> = Api::namespaced(admin(), namespace);
-        ok(roles.delete(ROLE, &delete).await, "it goes").map_left(drop);
-        ok(bindings.delete(ROLE, &delete).await, "it goes").map_left(drop);
+        delete(&roles, ROLE).await;
+        delete(&bindings, ROLE).await;
     }
     let accounts: Api<ServiceAccount> = Api::namespaced(admin(), KUBE_SYSTEM);
-    ok(accounts.delete(ACCOUNT, &delete).await, "it goes").map_left(drop);
+    delete(&accounts, ACCOUNT).await;
     wait::for_absence(&accounts, ACCOUNT).await;
 }
