@@ -137,7 +137,7 @@ fn describe(text: &mut Text, explained: &Explanation) {
         }
     }
     if !remarks.is_empty() {
-        text.section("Annotations to correct");
+        text.section("What to correct");
         for remark in remarks {
             text.line(format!("  {remark}"));
         }

@@ -36,7 +36,7 @@ use crate::fleet::prerequisites;
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
-    desired::{desired, is_current},
+    desired::{awaited_revision, desired, is_current},
     found::{Lacking, NotServed, ProfileName, find_profile, lacking},
     invalid::Invalid,
     machine_rollout::{Machines, ReplacementState, machines, replacement_state},
@@ -54,9 +54,6 @@ use crate::settings::Settings;
 use crate::telemetry::chain::whole;
 
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
-
-const BEHIND: &str = "machine-controller has not processed its newest generation yet, and may set \
-                      another revision";
 
 /// The parameters of a plan.
 #[derive(Debug)]
@@ -269,13 +266,8 @@ impl Tenant {
         found: &Arc<MachineDeployment>,
         index: &MachineDeploymentIndex,
     ) -> Option<Answer> {
-        let remark = if self.is_paused {
-            Some(PAUSED)
-        } else {
-            is_behind(found).then_some(BEHIND)
-        };
         let answer = Answer {
-            message: remark.map(str::to_owned),
+            message: self.is_paused.then(|| PAUSED.to_owned()),
             ..Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged)
         };
         let lacking = match lacking(found, self.unnamed) {
@@ -338,6 +330,12 @@ impl Tenant {
         }
         if answer.verdict == Verdict::Unchanged && !answer.writes.is_empty() {
             answer.verdict = Verdict::Written;
+        }
+        let awaited = awaited_revision(&deployment, &found.observed);
+        if let (Verdict::Unchanged, Some(awaited)) = (answer.verdict, awaited) {
+            answer.verdict = Verdict::Waiting;
+            answer.reason = Some(Reason::AwaitingRevision);
+            answer.message = Some(awaited);
         }
         Ok(answer)
     }
@@ -417,13 +415,6 @@ impl Tenant {
             Err(error) => Err(Invalid::unusable(&named, error).into()),
         }
     }
-}
-
-/// Returns true if machine-controller has not processed the newest generation. It sets another
-/// revision when the template has changed.
-fn is_behind(found: &MachineDeployment) -> bool {
-    let observed = found.status.as_ref().and_then(|it| it.observed_generation);
-    observed.is_some_and(|observed| Some(observed) < found.metadata.generation)
 }
 
 /// Returns the machine deployment as it would be served, and the writes that this needs.

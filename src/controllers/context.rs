@@ -11,8 +11,9 @@ use super::{
     object_cache::ObjectCache,
     profile_store::ProfileStore,
     state::{
-        join_queue::JoinQueue, known_machines::KnownMachines, node_credentials::NodeCredentials,
-        registry_credentials, rollout_slots::RolloutSlots, tokens::Tokens,
+        foreign_writes::ForeignWrites, join_queue::JoinQueue, known_machines::KnownMachines,
+        node_credentials::NodeCredentials, registry_credentials, rollout_slots::RolloutSlots,
+        tokens::Tokens,
     },
 };
 use crate::api::machine_deployment::MachineDeployment;
@@ -87,6 +88,8 @@ pub struct Context {
     pub queue_latency: Arc<QueueLatency>,
     /// The documents that the machines of machine deployments were created from.
     pub machines: KnownMachines,
+    /// Documents that another client has deleted or changed.
+    pub foreign_writes: ForeignWrites,
     /// The order in which machine deployments are checked.
     pub join_checks: JoinQueue,
     /// The triggers of reconciles.

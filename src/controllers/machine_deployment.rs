@@ -26,20 +26,24 @@ use self::{
     error::Error,
     update_status::{Tried, update_status},
 };
-use super::context::Context;
+use super::{context::Context, state::foreign_writes::ForeignWrite};
 use crate::api::{
-    machine_deployment::MachineDeployment, names::REVISION, worker_cluster::ProfileAnnotation,
+    machine_deployment::MachineDeployment,
+    names::{CLOUD_INIT_SETTINGS, REVISION},
+    reason::Reason,
+    worker_cluster::ProfileAnnotation,
 };
 use crate::client::{jitter, permits::Priority};
 use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},
-    desired::{desired, is_current, known_near_limit},
+    desired::{awaited_revision, desired, is_current, known_near_limit},
     found::{ProfileName, has_finalizer, lacking},
     invalid::Invalid,
     machine_rollout::{Machines, machines},
     validate::{Deployment, Policy, validate},
 };
+use crate::rules::kubelet;
 use crate::telemetry::{
     metrics::{Took, Trigger},
     traces::{self, TRACEPARENT},
@@ -136,10 +140,10 @@ pub struct Served {
     pub writes: usize,
     /// The way in which the machine deployment was served.
     pub kind: ServedKind,
-    /// A sentence about a document that is close to its size limit.
-    pub near_limit: Option<String>,
-    /// A sentence about objects that are kept as another program created them.
-    pub kept: Option<String>,
+    /// What people should know although it is served: a reason, and a sentence.
+    pub remark: Option<(Reason, String)>,
+    /// A sentence about documents that another client had deleted or changed.
+    pub restored: Option<String>,
     /// The documents that its machines were created from, if outdated machines are replaced.
     pub machines: Option<Machines>,
 }
@@ -204,6 +208,7 @@ async fn converge(
         machine_deployments_max: context.engagement.policy.machine_deployments_max,
     };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
+    let foreign_writes = context.foreign_writes.take(&deployment.names);
     let span = tracing::Span::current();
     span.record("profile_version", &deployment.provenance.profile_version);
     // Get the token that its machines fetch with. (client, or memory if it is known)
@@ -222,16 +227,33 @@ async fn converge(
         Some((documents, management))
     };
     let (documents, management) = rendered.unzip();
-    let near_limit = match &documents {
-        Some(documents) => documents.near_limit.clone(),
-        None => known_near_limit(&found.observed),
+    let (awaited, near_limit) = match &documents {
+        Some(documents) => (None, documents.near_limit.clone()),
+        None => (
+            awaited_revision(&deployment, &found.observed),
+            known_near_limit(&found.observed),
+        ),
     };
     let desired = desired(&deployment, documents);
     let machines = machines(&desired, &found.observed);
     // Plan the changes. (pure)
     let changes = changes(desired, &found.observed);
     let writes = changes.len();
-    let kept = kept_as_found(&changes, &found.observed);
+    let remarks = [
+        (Reason::AwaitingRevision, awaited),
+        (Reason::UserDataNearLimit, near_limit),
+        (
+            Reason::KeptAsFound,
+            kept_as_found(&changes, &found.observed),
+        ),
+        (Reason::KubeletUnsupported, unsupported_kubelet(&deployment)),
+    ];
+    let mut remarks = remarks.into_iter();
+    let written = changes
+        .iter()
+        .filter_map(|it| Some(it.secret()?.to_owned()));
+    let written: Vec<_> = written.collect();
+    let restored = restored(&written, foreign_writes);
     span.record("writes", writes);
     // Apply them. (client)
     if writes > 0 {
@@ -242,15 +264,38 @@ async fn converge(
             .instrument(span)
             .await?;
         context.join_checks.changed(&deployment.names.key);
+        // The watch may have shown these writes before their answers came.
+        context.foreign_writes.forget(&written);
     }
     Ok(Served {
         next: Some(next_reconcile(context, &deployment)),
         writes,
         kind: ServedKind::Current,
-        near_limit,
-        kept,
+        remark: remarks.find_map(|(reason, text)| Some((reason, text?))),
+        restored,
         machines,
     })
+}
+
+/// Returns a sentence about the documents that are written because of another client.
+fn restored(written: &[String], foreign_writes: Vec<(String, ForeignWrite)>) -> Option<String> {
+    let mut restored = foreign_writes
+        .into_iter()
+        .filter(|it| written.contains(&it.0));
+    restored.next().map(|(name, what)| {
+        let what = match what {
+            ForeignWrite::Deleted => "deleted",
+            ForeignWrite::Changed => "changed",
+        };
+        format!(
+            "another client has {what} Secret {CLOUD_INIT_SETTINGS}/{name}, and it was written again"
+        )
+    })
+}
+
+fn unsupported_kubelet(deployment: &Deployment) -> Option<String> {
+    let template = &deployment.machine_deployment.spec.template;
+    kubelet::unsupported(&template.spec.versions.kubelet)
 }
 
 /// Returns how long to wait before the next reconcile. Time alone affects only the token, which
@@ -281,8 +326,8 @@ impl Served {
             next: None,
             writes: 0,
             kind,
-            near_limit: None,
-            kept: None,
+            remark: None,
+            restored: None,
             machines: None,
         }
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::api::{
     condition::ConditionType,
-    names::INSTALLED_CONTENT,
+    names::{INSTALLED_CONTENT, PROFILE},
     profile::OperatingSystemProfile,
     reason::Reason,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
@@ -337,13 +337,26 @@ async fn report_kept(context: &Context, kept: &Kept) {
         let conditions = own.status.iter().flat_map(|status| &status.conditions);
         let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
         if !in_memory && !in_status {
-            warn(context, &own, (Reason::DefaultProfileEdited, edited)).await;
+            let note = format!("{}; {edited}", extend_instead(&kept.edited));
+            warn(context, &own, (Reason::DefaultProfileEdited, &note)).await;
         }
     }
     if !kept.overwritten.is_empty() {
-        let note = format!("replaced by ours: {}", kept.overwritten.join(", "));
+        let profiles = kept.overwritten.join(", ");
+        let how = extend_instead(&kept.overwritten);
+        let note = format!("{how}; replaced by ours: {profiles}");
         warn(context, &own, (Reason::DefaultProfileReplaced, &note)).await;
     }
+}
+
+/// Says how to change a default profile so that its newer versions are still installed.
+fn extend_instead(profiles: &[String]) -> String {
+    let name = profiles.first().and_then(|it| it.split(' ').next());
+    let name = name.unwrap_or_default();
+    format!(
+        "to change {name}, create a profile of another name with spec.extends: {name}, and name it \
+         in the annotation {PROFILE}"
+    )
 }
 
 async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (Reason, &str)) {

@@ -32,7 +32,7 @@ use super::{
     profile_store::{ProfileStore, Quotas},
     registry_credentials,
     state::{
-        self, join_queue::JoinQueue, known_machines::KnownMachines,
+        self, foreign_writes::ForeignWrites, join_queue::JoinQueue, known_machines::KnownMachines,
         node_credentials::NodeCredentials, registry_credentials::Refreshed,
         rollout_slots::RolloutSlots, tokens::Tokens,
     },
@@ -154,6 +154,7 @@ impl Controllers {
             resync: Arc::new(ResyncQueue::new(&policy, tenant_status)),
             queue_latency: Arc::default(),
             machines: KnownMachines::default(),
+            foreign_writes: ForeignWrites::default(),
             join_checks: JoinQueue::default(),
             triggers: Arc::clone(triggers),
             key: Mutex::new((cluster_info, key)),

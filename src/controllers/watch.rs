@@ -27,7 +27,7 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN, MADE_FOR},
 };
 use crate::client::{
     account::Account,
@@ -36,7 +36,10 @@ use crate::client::{
     tenant_status::TenantStatus,
     watch::{RELIST, Scope, Watched, interpret, list_of_at_most, relisted},
 };
-use crate::controllers::queue::triggers::{Affected, TriggerRouter};
+use crate::controllers::{
+    queue::triggers::{Affected, TriggerRouter},
+    state::foreign_writes::ForeignWrite,
+};
 
 /// The page size of machine deployments. Each has about 5 KiB.
 const PAGE: u32 = 100;
@@ -192,9 +195,19 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
                 listed.insert(found.name_any());
                 on_secret_applied(&context, found);
             }
-            Event::Apply(found) => on_secret_applied(&context, found),
+            Event::Apply(found) => {
+                let document = is_document(&found).then(|| found.name_any());
+                let news = on_secret_applied(&context, found);
+                if let (Some(name), News::Yes) = (document, news) {
+                    context.foreign_writes.record(&name, ForeignWrite::Changed);
+                }
+            }
             Event::Delete(gone) => {
                 if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
+                    if is_document(&gone) {
+                        let name = gone.name_any();
+                        context.foreign_writes.record(&name, ForeignWrite::Deleted);
+                    }
                     on_secret_deleted(&context, gone.name_any());
                 }
             }
@@ -214,6 +227,11 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     .await;
 }
 
+/// Returns true if the Secret was created for a machine deployment.
+fn is_document(secret: &PartialObjectMeta<Secret>) -> bool {
+    secret.annotations().contains_key(MADE_FOR)
+}
+
 /// Without the fetcher's token, nodes cannot fetch their documents. Therefore the cluster is
 /// engaged again, which recreates the token and reads it.
 fn on_secret_deleted(context: &Context, name: String) {
@@ -224,14 +242,15 @@ fn on_secret_deleted(context: &Context, name: String) {
     context.triggers.enqueue(Affected::Made(name));
 }
 
-fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
+fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) -> News {
     let name = found.name_any();
-    match context.secrets.watched(found.metadata) {
-        News::No => return,
+    let news = context.secrets.watched(found.metadata);
+    match news {
+        News::No => return news,
         News::NoRoom => {
             let why = format!("there is no memory left for Secret {name}: delete some");
             context.engagement.health.watch_failed(why);
-            return;
+            return news;
         }
         News::Yes => {}
         News::Restored => context.was_restored(),
@@ -240,6 +259,7 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
         context.engagement.cluster_info_bell.notify_one();
     }
     context.triggers.enqueue(Affected::Made(name));
+    news
 }
 
 /// Follows the configs of the management cluster, by their metadata alone, until cancelled.

@@ -167,7 +167,7 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
         "1.35.2  (the machine deployment)".to_owned(),
         "http://…@proxy.example:3128".to_owned(),
         "What blocks it\n  nothing".to_owned(),
-        format!("Annotations to correct\n  metadata.annotations.{misspelt}: no kubelet setting"),
+        format!("What to correct\n  metadata.annotations.{misspelt}: no kubelet setting"),
     ] {
         assert!(said.out.contains(&line), "{line}: {said:?}");
     }

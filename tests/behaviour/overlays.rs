@@ -13,7 +13,6 @@ use crate::suite::fixtures::{
 use crate::suite::process::Manager;
 use crate::suite::rotation::{change_profile, install};
 use crate::suite::stage::{Made, Stage, Tenant};
-use crate::suite::wait;
 use crate::suite::world::World;
 
 pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world: &'static World) {
@@ -94,13 +93,7 @@ pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(worl
     let entry = tenant.is_refused("workers", "OverlayCycle").await;
     let message = entry.message.unwrap_or_default();
     assert!(message.contains("take spec.extends out"), "{message}");
-    let whose = format!("{} gets an Event about the circle", tenant.namespace);
-    wait::for_objects(&tenant.worker_events(), &whose, |events| {
-        events
-            .values()
-            .any(|event| event.reason.as_deref() == Some("OverlayCycle"))
-    })
-    .await;
+    tenant.machine_deployment_event("OverlayCycle", "").await;
     let healed = json!({ "spec": { "extends": "osp-ubuntu", "version": "v7.0.1" } });
     merge(&tenant.profiles(), "team", healed).await;
     drop(tenant.made("workers", "1").await);

@@ -5,14 +5,15 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::{Api, ResourceExt as _};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::suite::administrator::{get, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::credentials::opted_in;
-use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
+use crate::suite::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a_profile};
+use crate::suite::operators::explain;
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
 use crate::suite::stage::{Stage, Tenant};
@@ -119,6 +120,54 @@ pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static Worl
         text.contains("create credentials kube-system-others-"),
         "{text}"
     );
+}
+
+/// Documents are of the template until machine-controller raises the revision.
+pub async fn a_template_that_waits_for_its_revision_is_not_called_current(world: &'static World) {
+    let stage = Stage::open(world, "template");
+    let (tenant, manager) = Manager::with_registered(&stage).await;
+    install(&tenant, &a_profile("v1.0.0", "text")).await;
+    let made = tenant.serve(&a_machine_deployment("workers")).await;
+    let kubelet = |version: &str| json!({ "spec": { "template": { "spec": { "versions": { "kubelet": version } } } } });
+    let machine_deployments = tenant.machine_deployments();
+    merge(&machine_deployments, "workers", kubelet("1.20.0")).await;
+    let waits = ("Waiting", "AwaitingRevision");
+    let entry = tenant.entry("kube-system/workers", waits).await;
+    let why = "waiting for machine-controller to raise the revision, which is 1";
+    assert!(entry.message.is_some_and(|it| it.contains(why)));
+    let (code, text) = plan(&stage, &[]).await;
+    assert!(text.contains("kube-system/workers: would wait\n"), "{text}");
+    assert!(text.contains(why) && code == Some(1), "{text}");
+    let explained = explain(&stage, &tenant, "workers").await;
+    assert!(explained.out.contains("workers of"), "{explained:?}");
+    assert!(explained.out.contains(why), "{explained:?}");
+    assert_eq!(explained.code, Some(3), "{explained:?}");
+    // Somebody takes the change back.
+    let was = a_machine_deployment("workers")
+        .spec
+        .template
+        .spec
+        .versions
+        .kubelet;
+    merge(&machine_deployments, "workers", kubelet(&was)).await;
+    let current = ("Served", "Current");
+    drop(tenant.entry("kube-system/workers", current).await);
+    assert_eq!(
+        tenant.made("workers", "1").await.bootstrap.uid(),
+        made.bootstrap.uid()
+    );
+    // And makes it again, and machine-controller follows. That kubelet is too old, which is said.
+    merge(&machine_deployments, "workers", kubelet("1.20.0")).await;
+    drop(tenant.entry("kube-system/workers", waits).await);
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
+    let unsupported = ("Served", "KubeletUnsupported");
+    drop(tenant.entry("kube-system/workers", unsupported).await);
+    let note = "kubelet 1.20.0 is not supported: documents are tested with 1.33 to 1.36";
+    tenant
+        .machine_deployment_event("KubeletUnsupported", note)
+        .await;
+    manager.stop().await;
 }
 
 /// What was written on behalf of the tenant, in either cluster.

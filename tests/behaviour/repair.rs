@@ -26,6 +26,13 @@ pub async fn what_is_deleted_by_hand_is_back(world: &'static World) {
     for secret in secrets(&made) {
         remove(&tenant, secret).await;
         is_back(&tenant, secret).await;
+        let said = format!(
+            "has deleted Secret {CLOUD_INIT_SETTINGS}/{}",
+            secret.name_any()
+        );
+        tenant
+            .machine_deployment_event("SecretRestored", &said)
+            .await;
     }
     let configs = tenant.configs();
     let name = &made.names.config;

@@ -16,6 +16,8 @@ use crate::suite::stage::{Made, Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
 
+/// It is served, and its template has changed.
+const AWAITS_REVISION: (&str, &str) = ("Waiting", "AwaitingRevision");
 /// `OpenStack` takes 65,535 characters in base64: 49,149 bytes.
 const TOO_MUCH: usize = 60_000;
 /// More than four fifths of that.
@@ -102,7 +104,7 @@ pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made
     let after = tenant.made("workers", "1").await;
     assert_eq!(objects(&after), objects(&before), "nothing was written");
     tenant.change("workers", with_tags(1)).await;
-    tenant.entry(NAME, ("Served", "Current")).await;
+    tenant.entry(NAME, AWAITS_REVISION).await;
     tenant.change("workers", with_tags(4_000)).await;
     tenant.entry(NAME, ("Refused", "TooLarge")).await;
     tenant.delete("workers").await;
@@ -129,10 +131,10 @@ pub async fn a_tenant_exceeds_its_guaranteed_memory_only_while_there_is_some_lef
     tenant.change("others", with_tags(1_000)).await;
     let other = "kube-system/others";
     tenant.entry(other, ("Refused", "TooLarge")).await;
-    tenant.entry(NAME, ("Served", "Current")).await;
+    tenant.entry(NAME, AWAITS_REVISION).await;
     manager.stop().await;
     let manager = Manager::start(&stage, &[]).await;
-    tenant.entry(other, ("Served", "Current")).await;
+    tenant.entry(other, AWAITS_REVISION).await;
     manager.stop().await;
 }
 

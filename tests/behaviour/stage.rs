@@ -337,6 +337,19 @@ impl Tenant {
         Api::namespaced(self.admin.clone(), KUBE_SYSTEM)
     }
 
+    /// Waits for an Event about a machine deployment, and returns its note.
+    pub async fn machine_deployment_event(&self, reason: &str, holds: &str) -> String {
+        let is_it = |event: &Event| {
+            let note = event.note.as_deref().unwrap_or_default();
+            event.reason.as_deref() == Some(reason) && note.contains(holds)
+        };
+        let what = format!("{}: {reason} says {holds}", self.namespace);
+        let events = self.worker_events();
+        let seen = wait::for_objects(&events, &what, |seen| seen.values().any(is_it)).await;
+        let note = seen.into_values().find(is_it).and_then(|it| it.note);
+        note.expect("it was just there")
+    }
+
     /// What nodes fetch.
     pub fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.admin.clone(), CLOUD_INIT_SETTINGS)

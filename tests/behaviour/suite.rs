@@ -191,6 +191,7 @@ macro_rules! scenarios {
             machines::outdated_machines_are_replaced_one_machine_deployment_at_a_time,
             plan::a_plan_tells_what_would_be_written_and_writes_nothing,
             plan::a_plan_knows_of_own_credentials_and_of_a_pause,
+            plan::a_template_that_waits_for_its_revision_is_not_called_current,
             edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,

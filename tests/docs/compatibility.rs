@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use osm::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm::render::default_profiles::default_profiles;
+use osm::rules::kubelet::MINORS;
 
 use super::readers::{KUBELETS, Reader, providers};
 use super::{check_tables, read, root};
@@ -143,6 +144,8 @@ fn kubelets() -> Vec<String> {
 fn the_page_of_compatibility_is_what_was_tested_read_and_joined() {
     let text = read(&root().join("docs/compatibility.md")).replace('\n', " ");
     let minors = KUBELETS.map(minor);
+    let supported = MINORS.map(|it| format!("1.{it}"));
+    assert!(supported.eq(minors), "those of others are reported");
     let span = format!("Kubelets of {}", span(&minors));
     for said in [span, format!("| {} |", minors.join(" | "))] {
         assert!(text.contains(&said), "the page does not say: {said}");

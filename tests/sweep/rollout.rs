@@ -89,6 +89,12 @@ fn events(world: &World, reason: &str) -> usize {
     all.iter().filter(|it| at(it, "/reason") == reason).count()
 }
 
+fn notes(world: &World, reason: &str) -> String {
+    let all = world.management.objects("events");
+    let of_reason = all.iter().filter(|it| at(it, "/reason") == reason);
+    of_reason.map(|it| at(it, "/message").to_string()).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn newer_defaults_go_through_the_fleet_in_waves() {
     let world = World::new(&TENANTS);
@@ -279,6 +285,11 @@ async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
         assert_eq!(installed(&world, "raised")["spec"], ours["spec"], "as ever");
         assert_eq!(events(&world, "DefaultProfileEdited"), 1);
         assert_eq!(events(&world, "DefaultProfileReplaced"), 1);
+        let how = format!("with spec.extends: {UBUNTU}, and name it");
+        for reason in ["DefaultProfileEdited", "DefaultProfileReplaced"] {
+            let notes = notes(&world, reason);
+            assert!(notes.contains(&how), "{reason}: {notes}");
+        }
         let told = condition(&world, "edited");
         let kept = format!("edited, and kept as found: {UBUNTU}");
         assert_eq!(told["message"], kept);

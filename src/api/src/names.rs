@@ -48,6 +48,8 @@ pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
 /// Annotation of objects that we create: the document or object that is close to the maximum size
 /// that a provider or Kubernetes accepts.
 pub const NEAR_LIMIT: &str = "operatingsystemmanager.k8c.io/near-limit";
+/// Annotation of documents: a digest of the template that they were rendered from.
+pub const TEMPLATE: &str = "operatingsystemmanager.k8c.io/template";
 /// Annotation of objects that we create: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 

@@ -262,7 +262,8 @@ reasons! {
     KeptAsFound: Warning, Tenant =>
         "To see our documents beforehand, use `osm render`. To switch to them, change the \
         revision.",
-    AwaitingRevision: Pending, Nobody => "",
+    AwaitingRevision: Pending, Nobody =>
+        "If it stays, machine-controller does not run, or does not process the machine deployment.",
     AwaitingProfile: Pending, Nobody => "",
     AwaitingCluster: Pending, Nobody => "See `Connected`.",
     AwaitingNodeCredentials: Pending, Nobody => "If this persists: does the cluster run the token controller?",
@@ -296,6 +297,12 @@ reasons! {
     UserDataTooLarge: Error, Tenant =>
         "Shrink the file that the message names; see [user-data-sizes.md](user-data-sizes.md).",
     UserDataNearLimit: Warning, Tenant => "Shrink it before it grows further.",
+    SecretRestored: Warning, Tenant =>
+        "Find out who writes Secrets in `cloud-init-settings`. The audit log of the worker cluster's \
+        API server has it.",
+    KubeletUnsupported: Warning, Tenant =>
+        "Use a version of [a supported minor](compatibility.md). Machines get their documents, and \
+        may not join.",
     RenderPanicked: Error, Operator => "Report it.",
     RenderStopped: Error, Tenant =>
         "Simplify the templates; `osm render` shows their output. If the manager's CPU is \
@@ -305,8 +312,11 @@ reasons! {
         "Create the Secret, and name it in the ServiceAccount's `secrets`.",
     CallFailed: Error, Nobody => "The message has the call and the answer.",
     // Of an Event alone.
-    DefaultProfileEdited: Warning, Nobody => "",
-    DefaultProfileReplaced: Warning, Nobody => "",
+    DefaultProfileEdited: Warning, Operator =>
+        "[Extend it](write-a-profile.md#extend-a-profile) instead: then it gets newer versions.",
+    DefaultProfileReplaced: Warning, Operator =>
+        "[Extend it](write-a-profile.md#extend-a-profile): a profile of another name is not \
+        replaced.",
     ReplacingMachines: Normal, Nobody => "",
 }
 

@@ -7,7 +7,9 @@ use kube::{Resource, ResourceExt};
 
 use super::{Served, ServedKind, error::Error};
 use crate::api::{
-    machine_deployment::MachineDeployment, reason::Reason, worker_cluster::MachineDeploymentState,
+    machine_deployment::MachineDeployment,
+    reason::{Reason, Severity},
+    worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
@@ -74,22 +76,14 @@ pub async fn update_status(
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason.as_str());
     match result {
-        Ok(Served {
-            kind: ServedKind::Current,
-            writes,
-            ..
-        }) => {
-            let now = context.engagement.shared.clock.now();
-            metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
-            let is_news = tenant_status.outcome(&name, outcome.clone());
-            adoption::report(context);
-            if tenant_status.read(is_well) {
-                context.recorder.rest();
-            }
-            if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
-                emit_event(context, machine_deployment, &outcome).await;
-            }
-            tracing::debug!(machine_deployment = %name, writes, took = ?took.work, "reconciled");
+        Ok(served) if served.kind == ServedKind::Current => {
+            tracing::debug!(
+                machine_deployment = %name,
+                writes = served.writes,
+                took = ?took.work,
+                "reconciled"
+            );
+            current(context, (machine_deployment, &name), (served, outcome)).await;
         }
         Ok(served) => tenant_status.update(|report| {
             let had_outcome = report.outcomes.remove(&name).is_some();
@@ -128,38 +122,62 @@ pub async fn update_status(
     }
 }
 
+/// Records that everything that a machine deployment needs exists.
+async fn current(
+    context: &Context,
+    (machine_deployment, name): (&MachineDeployment, &str),
+    (served, outcome): (&Served, Outcome),
+) {
+    let engagement = &context.engagement;
+    let now = engagement.shared.clock.now();
+    let metrics = &engagement.shared.metrics;
+    metrics.cluster_succeeded(&engagement.registration.to_string(), now);
+    let tenant_status = &engagement.tenant_status;
+    let is_news = tenant_status.outcome(name, outcome.clone());
+    adoption::report(context);
+    if tenant_status.read(is_well) {
+        context.recorder.rest();
+    }
+    let is_warning = outcome.reason.severity() == Severity::Warning;
+    if is_news && is_warning && !is_in_status(context, name, &outcome) {
+        emit_event(context, machine_deployment, &outcome).await;
+    }
+    if let Some(restored) = &served.restored {
+        let warning = Outcome {
+            reason: Reason::SecretRestored,
+            message: Some(restored.clone()),
+            ..outcome
+        };
+        emit_event(context, machine_deployment, &warning).await;
+    }
+}
+
 /// Returns true if no machine deployment has a problem.
 fn is_well(report: &Report) -> bool {
     report.outcomes.values().all(|it| it.message.is_none())
 }
 
-/// Returns true if the status said before this process started that another program's objects are
-/// kept. A restart is no reason to report that again.
-fn was_kept(context: &Context, name: &str, outcome: &Outcome) -> bool {
+/// Returns true if the status said so before this process started. A restart is no reason to report
+/// it again.
+fn is_in_status(context: &Context, name: &str, outcome: &Outcome) -> bool {
     let own = context.engagement.worker_cluster.borrow();
     let status = own.as_ref().and_then(|own| own.status.as_ref());
     let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
-    outcome.reason == Reason::KeptAsFound
-        && entries.any(|it| it.name == name && it.reason == outcome.reason)
+    entries.any(|it| it.name == name && it.reason == outcome.reason)
 }
 
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     let (state, reason, message) = match result {
         Ok(Served {
-            near_limit: Some(near_limit),
+            remark: Some((reason, message)),
             ..
-        }) => (
-            MachineDeploymentState::Served,
-            Reason::UserDataNearLimit,
-            Some(near_limit.clone()),
-        ),
-        Ok(Served {
-            kept: Some(kept), ..
-        }) => (
-            MachineDeploymentState::Served,
-            Reason::KeptAsFound,
-            Some(kept.clone()),
-        ),
+        }) => {
+            let state = match reason.severity() {
+                Severity::Pending => MachineDeploymentState::Waiting,
+                _ => MachineDeploymentState::Served,
+            };
+            (state, *reason, Some(message.clone()))
+        }
         Ok(_) => (MachineDeploymentState::Served, Reason::Current, None),
         Err(error) => (
             error.state(),

@@ -99,6 +99,18 @@ pub enum Change {
     RecreateConfig(ConfigWanted, Seen),
 }
 
+impl Change {
+    /// Returns the Secret that the write creates or changes.
+    pub fn secret(&self) -> Option<&str> {
+        match self {
+            Self::CreateSecret(wanted)
+            | Self::ReplaceSecret(wanted, _)
+            | Self::RecreateSecret(wanted, _) => Some(&wanted.name),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the writes that turn the observed state into the desired one, in the order in which they
 /// must happen. The list is empty if nothing differs.
 pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {

@@ -37,6 +37,20 @@ pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
     })
 }
 
+/// Returns a sentence if the current documents were rendered from another template for the same
+/// revision.
+pub fn awaited_revision(deployment: &Deployment, observed: &Observed) -> Option<String> {
+    let seen = observed.bootstrap.as_ref()?;
+    let provenance = &deployment.provenance;
+    provenance.awaits_revision(seen).then(|| {
+        format!(
+            "the template has changed; waiting for machine-controller to raise the revision, which \
+             is {}",
+            provenance.revision
+        )
+    })
+}
+
 /// The desired state of the objects of one machine deployment.
 #[derive(Debug)]
 pub struct Desired {

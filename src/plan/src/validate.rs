@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube_core::ResourceExt;
+use zeroize::Zeroizing;
 
 use super::{
     bootstrap::{self, Draw, Randomness, TokenPlan, kubeconfig_meaning},
@@ -283,8 +284,18 @@ fn provenance(deployment: &Deployment) -> Provenance {
         parts.push(b"own fetch token");
         parts.push(own.expose().as_bytes());
     }
+    let kubelet = &machine_deployment.spec.template.spec.versions.kubelet;
+    // API servers may return keys in any order.
+    let mut provider = serde_json::to_value(&deployment.provider).unwrap_or_default();
+    provider.sort_all_objects();
+    let provider = Zeroizing::new(provider.to_string());
     Provenance {
         inputs: Some(deployment.digest_key.digest(parts)),
+        template: Some(
+            deployment
+                .digest_key
+                .digest([provider.as_bytes(), kubelet.as_bytes()]),
+        ),
         annotations_hash,
         profile_version: deployment.profile.spec().version.clone(),
         made_for: format!(

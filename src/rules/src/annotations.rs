@@ -1,11 +1,11 @@
-//! Remarks on a machine deployment's annotations: values that no kubelet accepts, names that
-//! nothing reads, and annotations in the wrong place.
+//! Remarks on a machine deployment: annotations with values that no kubelet accepts, with names
+//! that nothing reads, or in the wrong place, and a kubelet that is not supported.
 
 use std::collections::BTreeMap;
 
 use kube_core::ResourceExt as _;
 
-use super::{document::field, rule::Rule, shape::similar};
+use super::{document::field, kubelet, rule::Rule, shape::similar};
 use osm_api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},
@@ -16,8 +16,10 @@ use osm_render::kubelet::{FEATURE_GATES_PREFIX, SETTINGS, faults, setting};
 const OWN: &str = "metadata.annotations";
 /// The field of the machines' annotations.
 const TEMPLATE: &str = "spec.template.metadata.annotations";
+/// The field of the kubelet's version.
+const KUBELET: &str = "spec.template.spec.versions.kubelet";
 
-/// An annotation that does not do what its author expects.
+/// A field that does not do what its author expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The rule of the linter.
@@ -47,7 +49,7 @@ impl Remark {
     }
 }
 
-/// Returns the remarks on a machine deployment's annotations.
+/// Returns the remarks on a machine deployment.
 pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
     let own = machine_deployment.annotations();
     let template = machine_deployment.spec.template.metadata.as_ref();
@@ -60,6 +62,14 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
                        are read";
         let fix = format!("move it to {OWN}");
         Remark::new(Rule::MISPLACED_ANNOTATION, (TEMPLATE, key), problem, fix)
+    }));
+    let versions = &machine_deployment.spec.template.spec.versions;
+    let kubelet = kubelet::unsupported(&versions.kubelet);
+    remarks.extend(kubelet.map(|problem| Remark {
+        rule: Rule::UNSUPPORTED_KUBELET,
+        field: KUBELET.to_owned(),
+        message: format!("{KUBELET}: {problem}"),
+        fix: "use one of these".to_owned(),
     }));
     remarks
 }

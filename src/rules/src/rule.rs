@@ -161,8 +161,13 @@ impl Rule {
         "An annotation on a machine deployment's template, where it is not read.",
     );
 
+    pub const UNSUPPORTED_KUBELET: Self = Self::warning(
+        "unsupported-kubelet",
+        "A machine deployment's kubelet of a minor that is not supported.",
+    );
+
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -199,6 +204,7 @@ impl Rule {
         Self::KUBELET_ANNOTATION,
         Self::UNKNOWN_ANNOTATION,
         Self::MISPLACED_ANNOTATION,
+        Self::UNSUPPORTED_KUBELET,
     ];
 
     const fn error(id: &'static str, summary: &'static str) -> Self {

@@ -294,6 +294,13 @@ fn the_annotations_of_machine_deployments_are_linted_at_their_lines() {
         (Rule::MISPLACED_ANNOTATION, 11),
     ];
     assert_eq!(found.collect::<Vec<_>>(), expected);
+    let old = text.replace(
+        "  template:\n",
+        "  template:\n    spec:\n      versions:\n        kubelet: 1.12.0\n",
+    );
+    let found = lint(&old, &default);
+    let found = found.iter().find(|it| it.rule == Rule::UNSUPPORTED_KUBELET);
+    assert_eq!(found.map(|it| it.place.line), Some(11), "{found:?}");
     let number = text.replace("'50'", "50");
     assert_eq!(lint(&number, &default)[0].rule, Rule::WRONG_TYPE);
     assert_eq!(

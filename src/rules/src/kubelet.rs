@@ -1,0 +1,37 @@
+//! The versions of kubelets that are supported.
+
+use std::ops::RangeInclusive;
+
+/// The supported minors of Kubernetes 1. The real readers of documents are tested with each.
+pub const MINORS: RangeInclusive<u64> = 33..=36;
+
+/// Returns a sentence if a version is outside of the supported range. What is no version has an
+/// error of its own.
+pub fn unsupported(version: &str) -> Option<String> {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let mut number = || numbers.next()?.parse::<u64>().ok();
+    let (major, minor) = (number()?, number()?);
+    (major != 1 || !MINORS.contains(&minor)).then(|| {
+        format!(
+            "kubelet {version} is not supported: documents are tested with 1.{} to 1.{}",
+            MINORS.start(),
+            MINORS.end()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_supported_by_its_minor() {
+        for version in ["1.33.0", "v1.36.9", "1.35", "latest", ""] {
+            assert_eq!(unsupported(version), None, "{version}");
+        }
+        for version in ["1.12.0", "v1.32.11", "1.99.0", "2.34.0"] {
+            let found = unsupported(version).expect(version);
+            assert!(found.contains("1.33 to 1.36"), "{found}");
+        }
+    }
+}
