@@ -41,7 +41,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
     let settings = match flags.settings.load()? {
         Ok(settings) => settings,
         Err(error) => {
-            output::message(&format!("refused: the WorkerCluster's {error}"));
+            output::message(&format!("refused: the WorkerCluster's settings: {error}"));
             return Ok(output::ERROR);
         }
     };

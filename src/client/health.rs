@@ -328,10 +328,6 @@ impl Health {
         let Some(finding) = next.finding() else {
             return;
         };
-        if let State::ClocksDiffer { .. } = next {
-            let registration = &self.registration;
-            tracing::warn!(%registration, why = finding.message, "the clocks differ");
-        }
         let is_well = next.is_well();
         *state = next;
         if is_well && self.unreachable.lock().is_over() {

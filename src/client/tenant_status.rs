@@ -3,12 +3,21 @@
 //! Every task that learns something records it here. One writer copies it into the status of the
 //! WorkerCluster.
 
+use std::collections::BTreeMap;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
+use crate::api::{
+    condition::ConditionType,
+    reason::{Reason, Severity},
+    worker_cluster::WorkerCluster,
+};
 use crate::client::statistics::Statistics;
-use crate::tenant::report::{ConditionState, Outcome, Report};
+use crate::tenant::{
+    id::RegistrationId,
+    report::{ConditionState, Outcome, Report},
+};
 
 /// The status of one tenant, in memory.
 #[derive(Debug, Default)]
@@ -142,5 +151,34 @@ impl TenantStatus {
             *field = to;
             is_news
         });
+    }
+}
+/// Logs the conditions of a tenant when they change: one line for each.
+#[derive(Debug, Default)]
+pub struct ConditionLog(BTreeMap<ConditionType, ConditionState>);
+
+impl ConditionLog {
+    /// Logs what has changed since the last call. A condition that is good from the beginning is no
+    /// news, and a cluster that cannot be reached has a line of its own, with the exact cause.
+    pub fn record(&mut self, registration: &RegistrationId, status: &TenantStatus) {
+        let findings = status.read(|report| report.findings.clone());
+        for (condition, now) in &findings {
+            let before = self.0.get(condition);
+            let is_unreachable =
+                |it: &ConditionState| !it.holds && it.reason == Reason::Unreachable;
+            let is_known = before.is_some_and(|before| before.says(now));
+            if is_known || is_unreachable(now) || before.is_some_and(is_unreachable) {
+                continue;
+            }
+            let (condition, reason, why) = (condition.as_str(), now.reason, &now.message);
+            if !now.holds {
+                tracing::warn!(%registration, condition, %reason, %why, "a condition does not hold");
+            } else if reason.severity() == Severity::Warning {
+                tracing::warn!(%registration, condition, %reason, %why, "a condition is doubtful");
+            } else if before.is_some_and(|before| before.reason != reason) {
+                tracing::info!(%registration, condition, %reason, "a condition holds");
+            }
+        }
+        self.0 = findings;
     }
 }

@@ -16,12 +16,15 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{WorkerCluster, WorkerClusterStatus},
 };
-use crate::client::{recurring::Recurring, retry_delay::RetryDelay};
+use crate::client::{recurring::Recurring, retry_delay::RetryDelay, tenant_status::ConditionLog};
 use crate::fleet::{
     engagement::Reporting,
     events::{self, Warning},
 };
-use crate::plan::status::{self, status};
+use crate::plan::{
+    news::news,
+    status::{self, status},
+};
 use crate::telemetry::chain::chain;
 
 /// A status is written at most this often.
@@ -44,6 +47,7 @@ pub async fn report(reporting: Reporting) {
         warn_at: None,
         warned: None,
         again: RetryDelay::new(INTERVAL, AGAIN_MAX),
+        log: ConditionLog::default(),
     };
     let mut delay = RetryDelay::default();
     let mut failure = Recurring::default();
@@ -106,6 +110,7 @@ struct Writer<'a> {
     warned: Option<Instant>,
     /// The delay between writes of the same status, in case another program writes it, too.
     again: RetryDelay,
+    log: ConditionLog,
 }
 
 /// The last write. It takes precedence over the watch until the watch has caught up.
@@ -144,6 +149,8 @@ impl Written {
 impl Writer<'_> {
     /// Writes the status if it differs. Returns how long to wait before the next write.
     async fn write(&mut self) -> Result<Duration, kube::Error> {
+        let registered = &self.reporting.registered;
+        self.log.record(&registered.id, &registered.status);
         let Some(own) = self.reporting.registered.worker_cluster.borrow().clone() else {
             return Ok(INTERVAL);
         };
@@ -173,6 +180,7 @@ impl Writer<'_> {
         let namespace = own.namespace().unwrap_or_default();
         let api: Api<WorkerCluster> =
             Api::namespaced(self.reporting.management.client(), &namespace);
+        let news = news(before, &wanted);
         let patch = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
             "kind": "WorkerCluster",
@@ -182,6 +190,14 @@ impl Writer<'_> {
         let patched = api
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
+        for item in &news {
+            let warning = Warning {
+                action: "Serve",
+                reason: item.reason,
+                note: &item.note,
+            };
+            events::warn(&self.reporting.management.client(), &own, warning).await;
+        }
         let before = self.written.replace(Written {
             uid: own.uid(),
             over: own.resource_version(),

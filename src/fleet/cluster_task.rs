@@ -281,14 +281,7 @@ impl Task {
             return engage_error.retry;
         }
         let status = &self.registered.status;
-        if engage_error.report_to(status) {
-            tracing::warn!(
-                registration = %self.registered.id,
-                reason = %engage_error.reason,
-                why = %engage_error.message,
-                "cannot engage"
-            );
-        }
+        engage_error.report_to(status);
         if is_of_health || engage_error.condition == ConditionType::Registered {
             // `Connected` has another reason now, or none. The next successful call sets it.
             health.forget();
@@ -324,12 +317,8 @@ impl Task {
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
-        let warning = engage::Warning {
-            shared: &self.shared,
-            registered: &self.registered,
-            management: &self.management,
-            expiries: &attempt.expiries,
-        };
+        let (status, clock) = (&self.registered.status, &self.shared.clock);
+        let expiries = &attempt.expiries;
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
@@ -337,7 +326,7 @@ impl Task {
             () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_asking(&attempt.health, &attempt.worker) => {}
-            () = engage::keep_warning_of_expiry(warning) => {}
+            () = engage::keep_warning_of_expiry(status, clock, expiries) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(
                 &self.shared,

@@ -16,14 +16,14 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::{Instant, timeout};
 
 pub(super) use self::engage_error::not_prepared;
-use self::engage_error::{not_connected, prerequisite_failed, warn_by_event};
+use self::engage_error::{not_connected, prerequisite_failed};
 pub use self::{
     engage_error::EngageError,
     keep_asking::keep_asking,
     keep_cluster_info::{Reading, keep_cluster_info},
     until_admitted::until_admitted,
     until_upstream_runs::until_upstream_runs,
-    warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
+    warn_of_expiry::{keep_warning_of_expiry, warn_of_expiry},
 };
 use super::{
     adoption::{self, Obstacle, Predecessor},
@@ -117,9 +117,6 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
     let attempt = attempt_for(&params, &worker_cluster).await;
     let metrics = &params.shared.metrics;
     metrics.engaged(Attempted::of(&attempt), begun.elapsed());
-    if let Err(engage_error) = &attempt {
-        warn_by_event(&params, &worker_cluster, engage_error).await;
-    }
     attempt
 }
 
@@ -131,13 +128,7 @@ async fn attempt_for(
     let tenant_status = &params.registered.status;
     tenant_status.set_condition(ConditionType::Registered, accepted(worker_cluster));
     let expiries = access.expiries();
-    warn_of_expiry(Warning {
-        shared: params.shared,
-        registered: params.registered,
-        management: params.management,
-        expiries: &expiries,
-    })
-    .await;
+    warn_of_expiry(tenant_status, &params.shared.clock, &expiries);
     let server = access.server.url();
     let shown = excerpt(&server, URL_CHARACTERS_MAX);
     tenant_status.set(|report| &mut report.server, Some(shown));

@@ -2,7 +2,7 @@
 //! like any other, but without a claim, a WorkerCluster, or the prerequisites that a fleet creates.
 //! The operator who started the process has created them. Conditions are written to the log.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 use kube::Client;
@@ -20,7 +20,6 @@ use super::{
     registry::Registry,
     worker_clusters,
 };
-use crate::api::condition::ConditionType;
 use crate::client::{
     clock::Clock,
     connect::{ClientParts, Clients},
@@ -30,14 +29,14 @@ use crate::client::{
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
-    tenant_status::TenantStatus,
+    tenant_status::{ConditionLog, TenantStatus},
     transport::{Patience, Transport},
     watch::Scope,
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
     cluster_info::ClusterInfo, id::RegistrationId, policies::TenantPolicies, policy::TenantPolicy,
-    report::ConditionState, settings::TenantSettings,
+    settings::TenantSettings,
 };
 
 /// How long running reconciles may take to end: one request timeout and a render.
@@ -80,11 +79,12 @@ pub struct Params {
 /// Serves the cluster until it is cancelled.
 pub async fn run(params: Params, cancel: CancellationToken) {
     let tenant_status = Arc::<TenantStatus>::default();
+    let registration = params.id.clone();
     let single_cluster = SingleCluster::new(params, &tenant_status);
     tokio::select! {
         biased;
         () = single_cluster.run(&cancel) => {}
-        never = log_conditions(&tenant_status) => match never {},
+        never = log_conditions(&registration, &tenant_status) => match never {},
     }
 }
 
@@ -267,23 +267,13 @@ fn shared(params: Params, management: &Client) -> Shared {
 }
 
 /// Logs conditions whenever they change, because there is no status that could show them.
-async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallible {
-    let mut logged: BTreeMap<ConditionType, ConditionState> = BTreeMap::new();
+async fn log_conditions(
+    registration: &RegistrationId,
+    tenant_status: &TenantStatus,
+) -> std::convert::Infallible {
+    let mut log = ConditionLog::default();
     loop {
         tenant_status.changed().await;
-        let findings = tenant_status.read(|report| report.findings.clone());
-        for (condition, finding) in &findings {
-            let before = logged.get(condition);
-            if before == Some(finding) {
-                continue;
-            }
-            let (condition, reason) = (condition.as_str(), finding.reason);
-            if finding.holds {
-                tracing::info!(condition, %reason, what = %finding.message, "a condition holds");
-            } else {
-                tracing::warn!(condition, %reason, why = %finding.message, "a condition does not hold");
-            }
-        }
-        logged = findings;
+        log.record(registration, tenant_status);
     }
 }

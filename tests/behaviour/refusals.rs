@@ -17,6 +17,7 @@ use crate::suite::commands::{Admin, Said, a_file, path, run};
 use crate::suite::fixtures::{self, PROFILE_NAME, a_machine_deployment, a_profile};
 use crate::suite::overlays::an_overlay;
 use crate::suite::process::{Manager, plan};
+use crate::suite::registration::event_says;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant};
@@ -193,6 +194,15 @@ pub async fn each_is_given_by_the_reconcile_and_by_the_commands(world: &'static 
     let settings = json!({ "metadata": { "name": "unset" } });
     let settings = case("SettingsRefused", &settings);
     create(&unset, &settings).await;
+    // It is the operator's mistake, who does not look into the worker cluster.
+    event_says(
+        &unset,
+        (
+            "SettingsRefused",
+            "the WorkerCluster's settings: spec.clusterDNS",
+        ),
+    )
+    .await;
 
     let all = || {
         let of_tenant = cases.iter().map(|case| (&tenant, case));

@@ -105,7 +105,8 @@ async fn is_refused(tenant: &Tenant, said: &str) {
     event_says(tenant, ("KubeconfigRefused", said)).await;
 }
 
-async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
+/// Waits for an Event in the tenant's namespace of the management cluster.
+pub async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
     let is_it = |event: &Event| {
         event.reason.as_deref() == Some(reason)
             && event

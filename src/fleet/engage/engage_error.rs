@@ -1,18 +1,11 @@
-//! Engage errors, and the Events that report them.
+//! The reasons why a cluster could not be engaged.
 
-use super::Params;
-use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::client::tenant_status::TenantStatus;
-use crate::fleet::{
-    cluster_info::ClusterInfoError,
-    events::{self, Warning},
-    prerequisites::PrerequisiteError,
-};
+use crate::fleet::{cluster_info::ClusterInfoError, prerequisites::PrerequisiteError};
 use crate::telemetry::chain::chain;
-use crate::tenant::{report::ConditionState, report::is_same_failure};
+use crate::tenant::report::ConditionState;
 
-/// The action of all Events about a registration.
-pub(super) const REGISTER: &str = "Register";
 /// The reason why an attempt failed.
 #[derive(Debug)]
 pub struct EngageError {
@@ -81,33 +74,4 @@ pub fn prerequisite_failed(error: &PrerequisiteError) -> EngageError {
 pub fn not_prepared(error: &ClusterInfoError) -> EngageError {
     let message = chain(error).to_string();
     EngageError::failed(ConditionType::Prepared, error.reason(), message)
-}
-
-/// Sends an Event about an error that a person must mend, once. A lost connection has an Event of
-/// its own, after a while. The Event itself may fail: the condition says the same.
-pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, engage_error: &EngageError) {
-    let is_lost = engage_error.condition == ConditionType::Connected;
-    if is_lost || !engage_error.reason.needs_a_person() {
-        return;
-    }
-    let is_known = params.registered.status.read(|report| {
-        let finding = report.findings.get(&engage_error.condition);
-        finding.is_some_and(|finding| finding.says(&engage_error.state()))
-    });
-    if is_known || is_in_status(own, engage_error.reason, &engage_error.message) {
-        return;
-    }
-    let warning = Warning {
-        action: REGISTER,
-        reason: engage_error.reason,
-        note: &engage_error.message,
-    };
-    events::warn(&params.management.client(), own, warning).await;
-}
-
-/// Returns true if the status says so already: a restart sends no Event again.
-pub(super) fn is_in_status(own: &WorkerCluster, reason: Reason, message: &str) -> bool {
-    let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
-    conditions
-        .any(|condition| condition.reason == reason && is_same_failure(&condition.message, message))
 }

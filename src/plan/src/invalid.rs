@@ -99,7 +99,7 @@ pub enum Invalid {
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
     /// The tenant's settings cannot be used.
-    #[error("the WorkerCluster's {0}")]
+    #[error("the WorkerCluster's settings: {0}")]
     Settings(#[from] SettingsError),
     /// The provider spec cannot be decoded.
     #[error("{0}")]

@@ -16,6 +16,7 @@ pub mod digest;
 pub mod found;
 pub mod invalid;
 pub mod machine_rollout;
+pub mod news;
 pub mod observed;
 pub mod provenance;
 pub mod rollout;
