@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use super::{
-    input::{profile_object, read},
+    input::{profile_object, profile_text},
     output,
 };
 use crate::api::profile::OperatingSystemProfileSpec;
@@ -22,8 +22,8 @@ const DIFFERENCES_MAX: usize = 10;
 /// The flags of `osm convert`.
 #[derive(clap::Args, Debug)]
 pub struct ConvertFlags {
-    /// The profile, as YAML or JSON; `-` reads stdin.
-    profile: PathBuf,
+    /// The profile: a file of YAML or JSON, `-` for stdin, or the name of a default profile.
+    profile: String,
     /// Write the converted profile to this file instead of to stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -34,9 +34,8 @@ pub struct ConvertFlags {
 }
 
 pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
-    let name = flags.profile.display();
-    let text = read(&flags.profile)?;
-    let (object, profile) = profile_object(&name.to_string(), &text)?;
+    let name = &flags.profile;
+    let (object, profile) = profile_object(name, &profile_text(name)?)?;
     let converted = match convert(&profile.spec) {
         Ok(converted) => converted,
         Err(refusal) => {

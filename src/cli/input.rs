@@ -20,14 +20,14 @@ use crate::api::{
     worker_cluster::WorkerCluster,
 };
 use crate::render::{
-    default_profiles::default_profiles,
+    default_profiles::{DefaultProfile, default_profiles},
     overlay::{OverlayError, resolve},
 };
 use crate::rules::{
     document::Document,
     lint::{is_profile, lint, lint_shape},
     rule::Severity,
-    shape::schema_of,
+    shape::{schema_of, similar},
 };
 use crate::settings::tenant_defaults;
 use crate::tenant::settings::{SettingsError, TenantSettings};
@@ -125,23 +125,30 @@ pub(super) fn read(path: &Path) -> anyhow::Result<String> {
 
 /// Loads a default profile by its name, or a profile from a file.
 pub(super) fn profile(argument: &str) -> anyhow::Result<NamedProfile> {
-    let default = default_profiles()
-        .iter()
-        .find(|profile| profile.name == argument);
-    let text = match default {
-        Some(profile) => profile.yaml.to_owned(),
-        None => read(Path::new(argument)).with_context(|| {
-            let names: Vec<_> = default_profiles()
-                .iter()
-                .map(|profile| profile.name)
-                .collect();
-            format!(
-                "`{argument}` is no file, and no default profile ({})",
-                names.join(", ")
-            )
-        })?,
+    parse_profile(argument, &profile_text(argument)?)
+}
+
+/// Returns the text of a default profile by its name, or of a file.
+pub(super) fn profile_text(argument: &str) -> anyhow::Result<String> {
+    match default_profile(argument) {
+        Ok(profile) => Ok(profile.yaml.to_owned()),
+        Err(unknown) => read(Path::new(argument))
+            .with_context(|| format!("`{argument}` is no file, and {unknown}")),
+    }
+}
+
+/// Returns a default profile by its name. The error suggests one that is nearly called so.
+pub(super) fn default_profile(name: &str) -> anyhow::Result<&'static DefaultProfile> {
+    let mut all = default_profiles().iter();
+    if let Some(found) = all.find(|profile| profile.name == name) {
+        return Ok(found);
+    }
+    let names = || default_profiles().iter().map(|profile| profile.name);
+    let among = match similar(name, names()) {
+        Some(known) => format!("; did you mean {known}?"),
+        None => format!(" ({})", names().collect::<Vec<_>>().join(", ")),
     };
-    parse_profile(argument, &text)
+    bail!("no default profile is called {name}{among}")
 }
 
 fn parse_profile(file: &str, text: &str) -> anyhow::Result<NamedProfile> {

@@ -1,6 +1,6 @@
 //! `osm lint`: finds problems in profiles. Prints one line per finding, JSON or SARIF.
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeSet, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     format::{Format, OutputFlags},
-    input::{BaseFlags, read},
+    input::{BaseFlags, profile_text},
     output,
 };
 use crate::rules::{
@@ -27,9 +27,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// The flags of `osm lint`.
 #[derive(Args, Debug)]
 pub(super) struct LintFlags {
-    /// The files; `-` reads stdin.
+    /// The files, or names of default profiles; `-` reads stdin.
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    files: Vec<String>,
 
     #[command(flatten)]
     bases: BaseFlags,
@@ -69,9 +69,8 @@ pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
     let bases = flags.bases.load()?;
     let mut findings = Vec::new();
     for file in &flags.files {
-        let name = file.display().to_string();
-        let found = lint(&read(file)?, &|name| bases.find(name)).into_iter();
-        findings.extend(found.map(|finding| (name.clone(), finding)));
+        let found = lint(&profile_text(file)?, &|name| bases.find(name)).into_iter();
+        findings.extend(found.map(|finding| (file.clone(), finding)));
     }
     let entries: Vec<_> = findings.iter().map(entry).collect();
     let files: BTreeSet<_> = findings.iter().map(|(file, _)| file.clone()).collect();

@@ -2,12 +2,13 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Subcommand;
 use serde::Serialize;
 
 use super::{
     format::OutputFlags,
+    input::default_profile,
     output,
     table::{Cell, Layout, Table, Text},
 };
@@ -41,14 +42,14 @@ pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
             let names = listed.iter().map(|it| it.name.to_owned());
             output.print(&listed, names, |layout| text(layout, &listed))?;
         }
-        ProfilesCommand::Show { name } => output::document(find(name)?.yaml)?,
+        ProfilesCommand::Show { name } => output::document(default_profile(name)?.yaml)?,
         ProfilesCommand::Export { dir, names } => {
             let profiles: Vec<&DefaultProfile> = if names.is_empty() {
                 default_profiles().iter().collect()
             } else {
                 names
                     .iter()
-                    .map(|name| find(name))
+                    .map(|name| default_profile(name))
                     .collect::<Result<_, _>>()?
             };
             for profile in profiles {
@@ -58,17 +59,6 @@ pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(output::SUCCESS)
-}
-
-/// Returns a default profile by its name.
-fn find(name: &str) -> anyhow::Result<&'static DefaultProfile> {
-    let found = default_profiles()
-        .iter()
-        .find(|profile| profile.name == name);
-    let Some(profile) = found else {
-        bail!("no default profile is called {name}; `osm profiles list` names them");
-    };
-    Ok(profile)
 }
 
 /// A default profile, as it is listed.

@@ -13,8 +13,12 @@ fn the_linter_ends_with_three_for_errors_and_for_denied_warnings() {
         "permissions: 600",
     );
     folder.change(("my-profile.yaml", "bad.yaml"), "{{ Token }}", "{{ Token }");
+    folder.change(("good.yaml", "tokn.yaml"), "{{ Token }}", "{{ Tokn }}");
     for (line, code, findings) in [
         ("lint good.yaml", 0, 0),
+        ("lint osp-ubuntu", 0, 0),
+        // It cannot be rendered, either.
+        ("lint tokn.yaml", 3, 2),
         ("lint my-profile.yaml", 0, 1),
         ("lint good.yaml my-profile.yaml --deny-warnings", 3, 1),
         ("lint bad.yaml", 3, 1),
@@ -26,6 +30,11 @@ fn the_linter_ends_with_three_for_errors_and_for_denied_warnings() {
             "{line}: {ran:?}"
         );
     }
+    let ran = folder.osm("lint tokn.yaml");
+    let said = "tokn.yaml:20:13: error[unknown-variable]: \
+                spec.bootstrapConfig.files[0].content.inline.data: there is no variable `Tokn`; \
+                did you mean `Token`?";
+    assert!(ran.stdout.contains(said), "{ran:?}");
     let ran = folder.osm("lint bad.yaml");
     assert!(
         ran.stdout

@@ -212,7 +212,7 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_one() {
     for (line, expected) in [
         (
             RENDER.replace("my-profile", "nothing"),
-            "`nothing.yaml` is no file, and no default profile (osp-",
+            "`nothing.yaml` is no file, and no default profile is called",
         ),
         (
             RENDER.replace("my-profile", "slip"),
@@ -234,6 +234,10 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_one() {
         (
             "profiles show osp-none".to_owned(),
             "no default profile is called osp-none",
+        ),
+        (
+            "profiles show osp-ubunt".to_owned(),
+            "no default profile is called osp-ubunt; did you mean osp-ubuntu?",
         ),
     ] {
         let ran = folder.osm(&line);

@@ -122,6 +122,21 @@ impl CompiledProfile {
         self.reads_bootstrap_kubeconfig
     }
 
+    /// Returns the names that its Jinja templates read and do not define: variables and functions.
+    pub fn names_read(&self) -> BTreeSet<&str> {
+        let halves = self
+            .templates
+            .iter()
+            .flat_map(|it| [&it.bootstrap, &it.provisioning]);
+        let files = halves.flat_map(|half| match half {
+            CompiledHalf::Jinja(half) => half.files.as_slice(),
+            CompiledHalf::Go(_) => &[],
+        });
+        files
+            .flat_map(|file| file.reads.iter().map(String::as_str))
+            .collect()
+    }
+
     /// Returns the compiled templates, unless they were dropped.
     pub(super) fn templates(&self) -> Option<&Templates> {
         self.templates.as_ref()

@@ -268,6 +268,7 @@ fn lint_whole(layers: &Layers<'_>) -> Vec<FieldFinding> {
     let compiles = findings.is_empty();
     findings.extend(templates::unused(layers));
     if compiles {
+        findings.extend(templates::misspelt(layers));
         findings.extend(rendered::check(layers));
     }
     findings

@@ -126,6 +126,10 @@ impl Rule {
         "refused-function",
         "A function whose answer depends on more than its arguments, such as `now`.",
     );
+    pub const UNKNOWN_VARIABLE: Self = Self::error(
+        "unknown-variable",
+        "A variable that does not exist, with nearly the name of one that does.",
+    );
     pub const UNUSED_TEMPLATE: Self = Self::warning(
         "unused-template",
         "A named template that no file and no other template names.",
@@ -167,7 +171,7 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -196,6 +200,7 @@ impl Rule {
         Self::DUPLICATE_RUNTIME,
         Self::TEMPLATE_SYNTAX,
         Self::REFUSED_FUNCTION,
+        Self::UNKNOWN_VARIABLE,
         Self::UNUSED_TEMPLATE,
         Self::RENDER_FAILED,
         Self::SECRET_READABLE,

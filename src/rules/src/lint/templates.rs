@@ -4,12 +4,14 @@ use super::{
     super::{
         profile::{files, halves},
         rule::Rule,
+        shape::similar,
     },
     FieldFinding, Layers,
 };
 use osm_api::profile::{ContainerRuntime, OperatingSystemProfileSpec, ProfileConfig};
 use osm_render::{
-    Half, RenderError, downloads::DOWNLOADS, error::TemplatePlace, template::CompiledProfile,
+    Half, RenderError, downloads::DOWNLOADS, error::TemplatePlace, reference::VARIABLES,
+    template::CompiledProfile,
 };
 
 /// A template, with the field that contains its text.
@@ -151,6 +153,35 @@ fn empty(spec: &mut OperatingSystemProfileSpec, place: &TemplatePlace) -> bool {
         .filter(|(label, _)| *label == place.name);
     let text = named.find(|(_, text)| !text.is_empty());
     text.map(|(_, text)| text.clear()).is_some()
+}
+
+/// Finds variables that do not exist and are nearly called as one that does.
+pub(super) fn misspelt(layers: &Layers<'_>) -> Vec<FieldFinding> {
+    let Ok(profile) = CompiledProfile::compile(layers.whole) else {
+        return Vec::new();
+    };
+    let variables = || VARIABLES.iter().map(|row| row.name);
+    let names = profile.names_read().into_iter();
+    let unknown = names.filter(|name| !variables().any(|known| known == *name));
+    let fields = text_fields(layers.own);
+    let finding = |name: &str| {
+        let known = similar(name, variables())?;
+        let mut places = fields
+            .iter()
+            .filter_map(|it| Some((it, it.text.find(name)?)));
+        let (field, at) = places.next()?;
+        let line = field
+            .text
+            .get(..at)
+            .map_or(0, |before| before.matches('\n').count());
+        let message = format!("{}: there is no variable `{name}`", field.field);
+        let fix = format!("did you mean `{known}`?");
+        Some(FieldFinding {
+            line: Some(line + 1),
+            ..FieldFinding::new(Rule::UNKNOWN_VARIABLE, &field.field, message, &fix)
+        })
+    };
+    unknown.filter_map(finding).collect()
 }
 
 /// Finds named templates whose name is in no other text of their half. `artefacts` is always used,
