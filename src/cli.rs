@@ -134,10 +134,13 @@ Exit codes: 0 done, 1 no such profile.")]
         #[command(subcommand)]
         command: profiles::ProfilesCommand,
     },
-    /// Print the release and the commit of this build.
-    #[command(after_help = "Example:
-  osm version")]
-    Version(format::OutputFlags),
+    /// Print the release and the commit of this build, and the release of the manager.
+    #[command(after_help = "Examples:
+  osm version
+  osm version --client -o json
+
+Exit codes: 0 printed, also if the management cluster does not answer.")]
+    Version(version::VersionFlags),
     /// List everything that machines download because of profiles.
     #[command(after_help = "Examples:
   osm bom --kubernetes 1.34.1
@@ -237,7 +240,7 @@ impl Cli {
             Command::Tenants(flags) => tenants::run(flags),
             Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
-            Command::Version(output) => version::run(output),
+            Command::Version(flags) => version::run(&flags),
             Command::Completions { shell } => completions::run(shell),
         };
         ended.unwrap_or_else(|error| {

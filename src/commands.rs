@@ -9,3 +9,4 @@ pub mod selection;
 pub mod tenant_add;
 pub mod tenant_release;
 pub mod tenants;
+pub mod version;

@@ -15,6 +15,9 @@ use crate::tenant::{
     address::{AddressRange, Loopback},
 };
 
+/// The manager's namespace in the manifests, and its ServiceAccount there.
+pub(super) const MANAGER: &str = "operating-system-manager";
+
 /// Access to the management cluster.
 #[derive(Args, Debug)]
 pub(super) struct ManagementFlags {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{
-    clusters::{ManagementFlags, ReachFlags, SelectionFlags},
+    clusters::{MANAGER, ManagementFlags, ReachFlags, SelectionFlags},
     format::OutputFlags,
     output,
     table::{Cell, Layout, Table, Text, Tone},
@@ -26,14 +26,10 @@ pub(super) struct DoctorFlags {
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
     registration_selector: String,
     /// The namespace in which the manager runs
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "operating-system-manager"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
     manager_namespace: String,
     /// The manager's ServiceAccount in that namespace
-    #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
+    #[arg(long, value_name = "NAME", default_value = MANAGER)]
     service_account: String,
     #[command(flatten)]
     output: OutputFlags,

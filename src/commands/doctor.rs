@@ -1,7 +1,7 @@
 //! Checks everything that the manager needs, with the rights and the network of the user, and says
 //! how to fix what is missing. Writes nothing.
 
-mod management;
+pub(super) mod management;
 mod memory;
 mod rights;
 mod tenant;

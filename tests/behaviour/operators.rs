@@ -90,6 +90,10 @@ async fn select_and_print(tenant: &Tenant, words: &[&str]) {
     let other = ["-l", "tier=silver"];
     let none = run(&[words, &other, &["--no-headers"]].concat()).await;
     assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    let kubeconfig = words.get(1..3).unwrap_or_default();
+    let version = run(&[&["version"], kubeconfig].concat()).await;
+    let manager = format!("manager {} (", env!("CARGO_PKG_VERSION"));
+    assert!(version.out.contains(&manager), "{version:?}");
     let both = run(&[words, &["-A"]].concat()).await;
     assert_eq!(both.code, Some(2), "{both:?}");
     for (command, code) in [("plan", 1), ("doctor", 0)] {

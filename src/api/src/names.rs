@@ -90,6 +90,8 @@ pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
 pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
 /// Annotation of a replica's Lease: the crashes that it has heard of, and the current trial.
 pub const CRASHES: &str = "operatingsystemmanager.k8c.io/crashes";
+/// Annotation of a replica's Lease: the version of the program.
+pub const RUNS_VERSION: &str = "operatingsystemmanager.k8c.io/version";
 
 /// The maximum size of a label's value.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;

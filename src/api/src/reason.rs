@@ -108,7 +108,8 @@ reasons! {
     // Of Registered.
     Accepted: Normal, Nobody => "",
     SettingsRestored: Warning, Operator => "Check the `spec`, and confirm it with the command in the message.",
-    KubeconfigRefused: Error, Operator => "Write what the message says.",
+    KubeconfigRefused: Error, Operator =>
+        "Correct the kubeconfig in the Secret, or create it again by `osm tenant add`.",
     PolicyUnknown: Error, Operator =>
         "The message has the API server's answer. Grant `get namespaces`, see \
         [permissions](install.md#permissions).",

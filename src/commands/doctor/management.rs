@@ -233,7 +233,8 @@ async fn replicas(options: &Options, client: &Client) -> Check {
     Check::wrong(PLACE, "replicas", (message, fix))
 }
 
-fn is_held(lease: &Lease, now: Timestamp) -> bool {
+/// Returns true if a replica holds the Lease.
+pub(in crate::commands) fn is_held(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else {
         return false;
     };

@@ -32,7 +32,7 @@ pub(super) async fn run_checks(
     let access = match access(rules, secret) {
         Ok(access) => access,
         Err(error) => {
-            let fix = "write what the message says, or run osm tenant add again";
+            let fix = "correct the kubeconfig in the Secret, or create it again by osm tenant add";
             checks.push(Check::wrong(
                 place,
                 "kubeconfig",

@@ -44,11 +44,17 @@ pub(super) async fn wait(
             ));
             return Ok(());
         }
-        let is_not_served = |found: &WorkerCluster| {
-            let is_it = |it: &Condition| it.reason == Reason::MachineDeploymentNotServed;
-            ready(found).is_some_and(is_it) && has_taken(found, &registered)
+        let is = |reason: Reason| {
+            let found = found.as_ref().filter(|found| has_taken(found, &registered));
+            found.and_then(ready).is_some_and(|it| it.reason == reason)
         };
-        if found.as_ref().is_some_and(is_not_served) {
+        if is(Reason::SomeNotServed) {
+            progress(format!(
+                "registered: {namespace}/{name}; its tenant must act: {said}"
+            ));
+            return Ok(());
+        }
+        if is(Reason::MachineDeploymentNotServed) {
             progress(format!(
                 "registered: {namespace}/{name}; the worker cluster has no MachineDeployments yet: \
                  install machine-controller, and the manager goes on by itself"

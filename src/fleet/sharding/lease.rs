@@ -20,8 +20,9 @@ use super::{
     observed_leases::{LeaseRecord, Listed},
     suspicion::Record,
 };
-use crate::api::names::{CRASHES, FLEET_LABEL, VIEW};
+use crate::api::names::{CRASHES, FLEET_LABEL, RUNS_VERSION, VIEW};
 use crate::client::pages;
+use crate::telemetry::build;
 
 /// The Leases of one fleet, for one of its replicas.
 #[derive(Clone, Debug)]
@@ -43,8 +44,13 @@ pub struct Statement {
 }
 
 impl Statement {
-    fn annotations(&self) -> Value {
-        json!({VIEW: self.view.digest(), CRASHES: self.record.text()})
+    fn annotations(&self) -> BTreeMap<&'static str, Option<String>> {
+        [
+            (VIEW, Some(self.view.digest())),
+            (CRASHES, self.record.text()),
+            (RUNS_VERSION, Some(build::VERSION.to_owned())),
+        ]
+        .into()
     }
 }
 
@@ -335,13 +341,11 @@ impl Leases {
                     self.fleet.clone(),
                 )])),
                 annotations: Some(
-                    [
-                        (VIEW, Some(statement.view.digest())),
-                        (CRASHES, statement.record.text()),
-                    ]
-                    .into_iter()
-                    .filter_map(|(name, text)| Some((name.to_owned(), text?)))
-                    .collect(),
+                    statement
+                        .annotations()
+                        .into_iter()
+                        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+                        .collect(),
                 ),
                 ..ObjectMeta::default()
             },

@@ -30,6 +30,8 @@ fn of_conditions(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec
         ConditionType::Ready,
         ConditionType::Connected,
         ConditionType::MachineDeploymentsServed,
+        // One refused read makes it false, which may be an accident.
+        ConditionType::NodeCredentials,
     ];
     let is_reported = |kind: &str| left_out.iter().all(|it| it.as_str() != kind);
     let wrong = now.conditions.iter().filter(|it| it.status == "False");

@@ -95,7 +95,7 @@ impl FromStr for DeniedServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
     /// This machine itself.
-    #[error("it is a loopback address")]
+    #[error("it is a loopback address, which only --allow-loopback-servers accepts")]
     Loopback,
     /// The address of no host. Some systems use it to connect to themselves.
     #[error("it is the unspecified address")]
