@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::{NodeCredentials, WorkerCluster};
 use serde_json::{Value, json};
 
 use crate::suite::administrator::{create, delete, find, get};
 use crate::suite::audit::{Request, told};
 use crate::suite::commands::{Admin, Said, a_file, path};
-use crate::suite::fixtures::{a_machine_deployment, a_token_secret, text};
+use crate::suite::fixtures::{a_machine_deployment, a_token_secret, text, with_annotation};
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
 use crate::suite::removal::remains;
@@ -69,6 +69,7 @@ pub async fn a_bare_cluster_is_added_served_and_removed(world: &'static World) {
         said.push(again);
     }
     assert_eq!(resource_versions(&tenant).await, version);
+    add_beside_a_mistake((&admin, &add), &tenant).await;
 
     let remove = ["tenant", "remove", WORKER, "-n", &tenant.namespace];
     let unasked = admin.osm_in_both(&remove).await;
@@ -264,6 +265,21 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     let again = admin.osm_in_both(&remove).await;
     assert!(again.err.contains("neither a registration"), "{again:?}");
     manager.stop().await;
+}
+
+/// A machine deployment that its tenant must correct is no failure of the operator.
+async fn add_beside_a_mistake((admin, add): (&Admin, &Add), tenant: &Tenant) {
+    let lost = with_annotation(a_machine_deployment("lost"), (PROFILE, "no-such-profile"));
+    drop(tenant.create(&lost).await);
+    tenant.says("Ready", "False", "SomeNotServed").await;
+    let added = admin.osm_in_both(&add.words(&[])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(
+        added.out.contains("its tenant must act: SomeNotServed"),
+        "{added:?}"
+    );
+    tenant.delete("lost").await;
+    tenant.says("Ready", "True", "Ready").await;
 }
 
 /// Only on request do machine deployments keep the finalizer. It is said how that ends.
