@@ -58,7 +58,7 @@ pub struct Params {
     pub router: Router,
     /// How many connections there may be at once.
     pub connections_max: usize,
-    /// How long answers in flight may take after the port was told to end, or a connection was.
+    /// How long answers in flight may take after the port was asked to end, or a connection was.
     pub drain: Duration,
 }
 
@@ -89,7 +89,7 @@ pub async fn run(params: Params, cancelled: CancellationToken) {
     let mut connections = Connections::new(params.connections_max);
     loop {
         tokio::select! {
-            // Who is told to end takes nothing new; who ended makes room first.
+            // Once asked to end, it takes nothing new; connections that ended make room first.
             biased;
             () = cancelled.cancelled() => break,
             () = connections.one_ended() => {}

@@ -132,7 +132,7 @@ async fn a_watch_that_brings_no_secret_is_not_logged() {
 }
 
 #[test]
-fn an_error_is_told_with_its_causes_and_without_values() {
+fn an_error_is_reported_with_its_causes_and_without_values() {
     let unread = serde_json::from_str::<u8>(&format!("\n  {CANARY:?}")).unwrap_err();
     assert!(
         unread.to_string().contains(CANARY),

@@ -21,7 +21,7 @@ use osm::{
     render::{
         Limits, Rendered,
         convert::{compare, convert},
-        encode::{MachineFacts, encode},
+        encode::{MachineInput, encode},
         error::Half,
         input::{
             ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
@@ -113,7 +113,7 @@ fn the_documents_of_a_known_config_are_equal_to_the_byte() {
             serde_saphyr::from_str(&read(&folder.join("machine-deployment.yaml"))).unwrap();
         let spec = &machine_deployment.spec.template.spec;
         let provider = ProviderConfig::decode(&spec.provider_spec.json()).unwrap();
-        let machine = MachineFacts {
+        let machine = MachineInput {
             name: machine_deployment.metadata.name.as_deref().unwrap(),
             dist_upgrade_on_boot: provider.operating_system_spec.dist_upgrade_on_boot,
         };

@@ -202,7 +202,7 @@ async fn a_refused_and_an_abandoned_call_are_errors() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_connect_tells_why() {
+async fn a_call_that_cannot_connect_says_why() {
     let collector = Collector::start().await.unwrap();
     let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0")

@@ -13,7 +13,7 @@ use osm::{
         Limits,
         convert::convert,
         default_profiles::default_profile,
-        encode::{MachineFacts, encode},
+        encode::{MachineInput, encode},
         error::Half,
         template::CompiledProfile,
     },
@@ -149,7 +149,7 @@ fn encode_cloud_init(bencher: Bencher<'_, '_>, half: Half) {
         .render(&profile)
         .expect("the profile renders")
         .config;
-    let machine = MachineFacts {
+    let machine = MachineInput {
         name: "workers",
         dist_upgrade_on_boot: false,
     };

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_come_is_told_with_what_came() {
+    async fn what_does_not_come_is_reported_with_what_came() {
         let collector = Collector::start().await.unwrap();
         let missing = collector
             .wait_for(|spans| !spans.is_empty(), Duration::from_millis(1))

@@ -84,7 +84,7 @@ async fn two_clusters_start_at_once_and_know_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn it_refuses_what_rbac_does_not_grant_and_the_audit_log_tells() {
+async fn it_refuses_what_rbac_does_not_grant_and_the_audit_log_says_so() {
     let plane = a_control_plane("rbac").await;
     let kubeconfig = plane
         .kubeconfig_for_service_account("default", "nobody")

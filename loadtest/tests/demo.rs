@@ -181,7 +181,7 @@ fn a_killed_demo_takes_the_manager_with_it() {
 }
 
 #[test]
-fn a_missing_manager_is_told_with_what_to_do() {
+fn a_missing_manager_is_reported_with_what_to_do() {
     let folder = a_folder();
     let output = demo(&folder)
         .args(["--exit", "--osm", "/nowhere/osm"])

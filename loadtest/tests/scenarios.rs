@@ -93,7 +93,7 @@ async fn hostile_profiles_come_to_their_limits_beside_tenants_that_are_served() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_management_cluster_tells_what_a_tenant_takes_in_etcd() {
+async fn a_real_management_cluster_says_what_a_tenant_takes_in_etcd() {
     let outcome = play(Scenario::Idle, Kind::Real).await;
     check(&outcome, &[("writes at rest", 0.0)]);
     let bytes = outcome.figure("management etcd per tenant, by etcd");

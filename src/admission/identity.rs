@@ -31,7 +31,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why there is no identity in two texts. None of them tells anything of the key.
+/// Why there is no identity in two texts. None of them says anything about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// There is no certificate, or one that cannot be read.

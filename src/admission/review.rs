@@ -159,7 +159,7 @@ fn warnings(remarks: Vec<String>) -> Vec<String> {
         .map(|remark| one_line(&remark))
         .collect();
     if more > 0 {
-        warnings.push(format!("{more} more; `osm lint` tells them all"));
+        warnings.push(format!("{more} more; `osm lint` lists them all"));
     }
     warnings
 }

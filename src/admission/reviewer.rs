@@ -242,7 +242,7 @@ impl Reviewer {
             let answer = evaluate(&review.asked());
             Ok((review, answer))
         });
-        let span = tracing::info_span!("judge");
+        let span = tracing::info_span!("evaluate");
         let (review, answer) = evaluated.instrument(span).await??;
         review.record(&Span::current());
         let held = Arc::new(Held {

@@ -13,7 +13,7 @@ use crate::port;
 
 /// An API server holds one connection or a few; a hundred of them are many.
 pub(super) const CONNECTIONS_MAX: usize = 512;
-/// How long answers in flight may take after the process was told to end.
+/// How long answers in flight may take after the process was asked to end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The parts of the server.

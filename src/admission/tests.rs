@@ -119,7 +119,7 @@ async fn warnings_are_lines_that_are_not_too_long_and_not_too_many() {
         assert!(!warning.contains(char::is_control), "{warning:?}");
     }
     let last = warnings[10].as_str().unwrap();
-    assert!(last.ends_with("more; `osm lint` tells them all"), "{last}");
+    assert!(last.ends_with("more; `osm lint` lists them all"), "{last}");
 }
 
 #[tokio::test]
@@ -137,8 +137,8 @@ async fn a_verdict_does_not_wait_for_remarks_that_others_hold_up() {
     assert!(late.contains("\"allowed\":true"), "{late}");
     assert!(late.contains("the profile was not tried out"), "{late}");
     drop(held);
-    let (_, told) = post(reviewer.router(), PROFILE, body).await;
-    assert!(told.contains("the path is not absolute"), "{told}");
+    let (_, reported) = post(reviewer.router(), PROFILE, body).await;
+    assert!(reported.contains("the path is not absolute"), "{reported}");
 }
 
 #[tokio::test]
@@ -310,8 +310,8 @@ async fn another_certificate_in_the_folder_is_shown_and_a_broken_one_is_not() {
     folder.check().await.unwrap();
     assert!(connects(address, &second).await);
     assert!(!connects(address, &first).await);
-    let told = "osm_admission_certificate_end_timestamp_seconds";
-    assert!(metrics.encode().contains(told));
+    let reported = "osm_admission_certificate_end_timestamp_seconds";
+    assert!(metrics.encode().contains(reported));
     cancel.cancel();
     tasks.join_next().await.unwrap().unwrap().unwrap();
 }

@@ -131,11 +131,11 @@ pub struct KubeconfigSource {
 }
 
 /// Finds the kubeconfig as Go programs do: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
-pub async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
+pub async fn kubeconfig_source(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
     way_in(kubeconfig, None).await
 }
 
-/// Does the same as [`way`], in a named context.
+/// Does the same as [`kubeconfig_source`], in a named context.
 pub async fn way_in(
     kubeconfig: Option<&Path>,
     context: Option<&str>,

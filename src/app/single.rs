@@ -87,15 +87,15 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
         pages.push(listener);
     }
     let agent = transport::user_agent(LEASE);
-    let way = management::way(settings.kubeconfig.as_deref()).await?;
+    let kubeconfig_source = management::kubeconfig_source(settings.kubeconfig.as_deref()).await?;
     let patience = Patience::of(REQUEST_TIMEOUT);
-    let management = management::transport(&way.config, agent.clone(), patience)?;
+    let management = management::transport(&kubeconfig_source.config, agent.clone(), patience)?;
     let (worker, found) = match &settings.worker_kubeconfig {
-        None => (None, way.certificate_authority),
+        None => (None, kubeconfig_source.certificate_authority),
         Some(path) => {
-            let way = management::way(Some(path)).await?;
-            let worker = management::transport(&way.config, agent, patience)?;
-            (Some(worker), way.certificate_authority)
+            let kubeconfig_source = management::kubeconfig_source(Some(path)).await?;
+            let worker = management::transport(&kubeconfig_source.config, agent, patience)?;
+            (Some(worker), kubeconfig_source.certificate_authority)
         }
     };
     let given = settings.tenant.kubernetes_ca_bundle.clone();

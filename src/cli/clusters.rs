@@ -30,7 +30,7 @@ pub(super) struct ManagementFlags {
 }
 
 impl ManagementFlags {
-    pub(super) fn way(&self) -> KubeconfigSource {
+    pub(super) fn source(&self) -> KubeconfigSource {
         KubeconfigSource {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -87,7 +87,7 @@ pub(super) struct WorkerFlags {
 }
 
 impl WorkerFlags {
-    pub(super) fn way(self, kubeconfig: PathBuf) -> WorkerKubeconfigSource {
+    pub(super) fn source(self, kubeconfig: PathBuf) -> WorkerKubeconfigSource {
         WorkerKubeconfigSource {
             kubeconfig,
             context: self.worker_context,

@@ -37,7 +37,7 @@ pub(super) struct DoctorFlags {
 
 pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
     let options = Options {
-        management: flags.management.way(),
+        management: flags.management.source(),
         selection: flags.selection.selection(),
         selector: flags.registration_selector,
         namespace: flags.manager_namespace,

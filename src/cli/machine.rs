@@ -11,7 +11,7 @@ use super::{
     table::{Cell, Layout, Table, Text, Tone},
 };
 use crate::api::names::KUBE_SYSTEM;
-use crate::commands::machine::{self, Question, State, Way};
+use crate::commands::machine::{self, Progress, Question, State};
 
 /// The flags of `osm machine`.
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct MachineFlags {
 
 pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
     let question = Question {
-        worker: flags.worker.way(flags.worker_kubeconfig),
+        worker: flags.worker.source(flags.worker_kubeconfig),
         name: flags.name,
         namespace: flags.namespace,
         node: flags.node,
@@ -54,21 +54,21 @@ pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let way = runtime.block_on(machine::steps(&question))?;
-    let missing = way.steps.iter().filter(|it| it.state != State::Done);
+    let progress = runtime.block_on(machine::steps(&question))?;
+    let missing = progress.steps.iter().filter(|it| it.state != State::Done);
     let missing = missing.map(|it| it.step.to_owned());
     flags
         .output
-        .print(&way, missing, |layout| text(layout, &way))?;
-    if way.ready {
+        .print(&progress, missing, |layout| text(layout, &progress))?;
+    if progress.ready {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn text(layout: Layout, way: &Way) -> Text {
+fn text(layout: Layout, progress: &Progress) -> Text {
     let mut table = Table::new(layout, &["STATE", "STEP", "DETAIL"]);
-    for step in &way.steps {
+    for step in &progress.steps {
         let state = match step.state {
             State::Done => Cell::new("done", Tone::Good),
             State::Waiting => Cell::new("waiting", Tone::Doubtful),
@@ -79,7 +79,7 @@ fn text(layout: Layout, way: &Way) -> Text {
     }
     let mut text = Text::default();
     text.rows(table.lines(&[]));
-    if let Some(next) = &way.next {
+    if let Some(next) = &progress.next {
         text.line("");
         text.line(format!("Next: {next}"));
     }

@@ -102,7 +102,7 @@ mod tests {
     use crate::telemetry::logs::LogBuffer;
 
     #[test]
-    fn a_panic_is_told_by_its_place_alone() {
+    fn a_panic_is_reported_by_its_place_alone() {
         let logs = LogBuffer::default();
         let (dispatch, _telemetry) =
             telemetry::prepare(&TelemetrySettings::default(), logs.clone()).unwrap();

@@ -183,8 +183,8 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
     let params = tenant_add::Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
-        management: flags.management.way(),
-        worker: flags.worker.way(flags.worker_kubeconfig),
+        management: flags.management.source(),
+        worker: flags.worker.source(flags.worker_kubeconfig),
         server: flags.server,
         rights: rights
             .into_iter()
@@ -241,10 +241,10 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
     let params = RemoveParams {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
-        management: flags.management.way(),
+        management: flags.management.source(),
         worker: flags
             .worker_kubeconfig
-            .map(|kubeconfig| flags.worker.way(kubeconfig)),
+            .map(|kubeconfig| flags.worker.source(kubeconfig)),
         on_removal: flags.on_removal.map(|policy| match policy {
             Policy::Keep => OnRemoval::Keep,
             Policy::Release => OnRemoval::Release,
@@ -291,8 +291,8 @@ fn release_params(flags: ReleaseFlags) -> Params {
     Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
-        management: flags.management.way(),
-        worker: flags.worker.way(flags.worker_kubeconfig),
+        management: flags.management.source(),
+        worker: flags.worker.source(flags.worker_kubeconfig),
         mode: if flags.dry_run {
             Mode::DryRun
         } else {

@@ -35,7 +35,7 @@ const COLUMNS: [&str; 10] = [
 const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
 
 pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
-    let (way, selection) = (flags.management.way(), flags.selection.selection());
+    let (source, selection) = (flags.management.source(), flags.selection.selection());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -43,10 +43,10 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     if flags.watch {
         let mut widths = Vec::new();
         let mut hear = move |news| print(output, &mut widths, news);
-        runtime.block_on(tenants::watch(&way, &selection, &mut hear))?;
+        runtime.block_on(tenants::watch(&source, &selection, &mut hear))?;
         return Ok(output::SUCCESS);
     }
-    let rows = runtime.block_on(tenants::list(&way, &selection))?;
+    let rows = runtime.block_on(tenants::list(&source, &selection))?;
     output.print(&rows, rows.iter().map(name), |layout| {
         text(&table(layout, &rows), &[])
     })?;
@@ -184,11 +184,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_their_own_unit() {
+    fn ages_are_reported_in_their_own_unit() {
         let begin = Timestamp::UNIX_EPOCH;
-        for (seconds, told) in [(5, "5s"), (600, "10m"), (10_800, "3h"), (864_000, "10d")] {
+        for (seconds, reported) in [(5, "5s"), (600, "10m"), (10_800, "3h"), (864_000, "10d")] {
             let now = Timestamp::from_second(seconds).unwrap();
-            assert_eq!(age(begin, now), told);
+            assert_eq!(age(begin, now), reported);
         }
         assert_eq!(age(Timestamp::from_second(9).unwrap(), begin), "0s");
     }

@@ -73,8 +73,8 @@ fn manager(flags: &VersionFlags) -> anyhow::Result<Option<Vec<Replicas>>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let way = flags.management.way();
-    match runtime.block_on(of_replicas(&way, &flags.manager_namespace)) {
+    let source = flags.management.source();
+    match runtime.block_on(of_replicas(&source, &flags.manager_namespace)) {
         Ok(found) => {
             let found = found.into_iter();
             let replicas = found.map(|(version, replicas)| Replicas { version, replicas });

@@ -90,8 +90,8 @@ pub enum TransportError {
     Server(#[from] http::uri::InvalidUri),
 }
 
-/// The reason why an answer was not read. With HTTP/2, a head that is too large cannot be told from
-/// a malformed one.
+/// The reason why an answer was not read. With HTTP/2, a head that is too large cannot be
+/// distinguished from a malformed one.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the head of the answer is larger than {} KiB, or is not HTTP/2", HEADER_BYTES_MAX / 1024)]

@@ -345,9 +345,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_whose_pages_are_too_large_starts_over_with_fewer_objects_a_page() {
         let asked = Arc::<std::sync::Mutex<Vec<u32>>>::default();
-        let told = Arc::clone(&asked);
+        let reported = Arc::clone(&asked);
         let watch = move |page: u32| {
-            told.lock().unwrap().push(page);
+            reported.lock().unwrap().push(page);
             let answer = match page {
                 0..20 => Ok(Event::InitDone),
                 _ => Err(border::page_too_large()),

@@ -87,27 +87,28 @@ fn patient(transport: Transport) -> Transport {
 
 impl ClusterClient {
     /// Connects to the management cluster. Sends no request yet.
-    pub(super) async fn management(way: &KubeconfigSource) -> anyhow::Result<Self> {
-        Self::trusted(way, ClusterKind::Management).await
+    pub(super) async fn management(source: &KubeconfigSource) -> anyhow::Result<Self> {
+        Self::trusted(source, ClusterKind::Management).await
     }
 
     /// Connects to a worker cluster. Sends no request yet.
-    pub(super) async fn worker(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
-        let connected = match way.author {
-            Author::Anybody => Self::untrusted(way),
+    pub(super) async fn worker(source: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
+        let connected = match source.author {
+            Author::Anybody => Self::untrusted(source),
             Author::ClusterClient => {
                 let own = KubeconfigSource {
-                    kubeconfig: Some(way.kubeconfig.clone()),
-                    context: way.context.clone(),
+                    kubeconfig: Some(source.kubeconfig.clone()),
+                    context: source.context.clone(),
                 };
                 Self::trusted(&own, ClusterKind::Worker).await
             }
         };
-        connected.with_context(|| format!("--worker-kubeconfig {}", way.kubeconfig.display()))
+        connected.with_context(|| format!("--worker-kubeconfig {}", source.kubeconfig.display()))
     }
 
-    async fn trusted(way: &KubeconfigSource, kind: ClusterKind) -> anyhow::Result<Self> {
-        let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
+    async fn trusted(source: &KubeconfigSource, kind: ClusterKind) -> anyhow::Result<Self> {
+        let found =
+            management::way_in(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
         let agent = transport::user_agent("command");
         let bounds = transport::Patience::of(CALL_TIMEOUT);
         let transport = patient(management::transport(&found.config, agent, bounds)?);
@@ -119,17 +120,18 @@ impl ClusterClient {
         })
     }
 
-    fn untrusted(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
-        let bytes = SecretBytes::new(std::fs::read(&way.kubeconfig).context("cannot read it")?);
+    fn untrusted(source: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
+        let bytes = SecretBytes::new(std::fs::read(&source.kubeconfig).context("cannot read it")?);
         let mut rules = AccessRules::default();
         // The user's machine connects, and worker clusters for development run on it.
         rules.addresses.loopback = Loopback::Allowed;
-        let access = ClusterAccess::parse_context(bytes.expose(), way.context.as_deref(), &rules)
-            .context(
-            "only server, certificate authority, and token or client certificate are taken \
+        let access =
+            ClusterAccess::parse_context(bytes.expose(), source.context.as_deref(), &rules)
+                .context(
+                    "only server, certificate authority, and token or client certificate are taken \
                  from it, each inline: write files into it by kubectl config view --raw --flatten \
                  --minify, or trust it as kubectl does by --allow-exec if you wrote it yourself",
-        )?;
+                )?;
         let metrics = Metrics::new();
         let transport = patient(as_the_manager_dials(&access, &rules, &metrics)?);
         Ok(Self {

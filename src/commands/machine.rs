@@ -1,7 +1,7 @@
 //! Shows how far one machine has come on its way to a node, from what the worker cluster's API
 //! server knows and the user may read. Writes nothing, and does not contact the manager.
 
-mod way;
+mod progress;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use self::way::{CertificateRequest, Documents, Facts, Known, Machine, Node};
+use self::progress::{CertificateRequest, Documents, Known, Machine, Node, Observations};
 use super::cluster_client::{ClusterClient, WorkerKubeconfigSource};
 use crate::api::names::{
     CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
@@ -25,7 +25,7 @@ use crate::api::names::{
 use crate::client::pages;
 use crate::telemetry::chain::chain;
 
-pub use self::way::{State, Step, Way};
+pub use self::progress::{Progress, State, Step};
 
 /// The label of a token's Secret that Kubernetes sets to the day on which the token was last used.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
@@ -47,13 +47,13 @@ pub struct Question {
     pub machine_deployment: Option<String>,
 }
 
-/// Collects the steps of a machine. Facts that the user may not read are unknown.
+/// Collects the steps of a machine. Observations that the user may not read are unknown.
 ///
 /// # Errors
 ///
 /// Returns an error if the worker cluster's kubeconfig cannot be used, or if its API server does
 /// not answer.
-pub async fn steps(question: &Question) -> anyhow::Result<Way> {
+pub async fn steps(question: &Question) -> anyhow::Result<Progress> {
     let client = ClusterClient::worker(&question.worker).await?.client;
     let version = client.apiserver_version().await;
     version.context("the worker cluster's API server does not answer")?;
@@ -93,7 +93,7 @@ pub async fn steps(question: &Question) -> anyhow::Result<Way> {
         })),
         Known::Unknown(why) => Known::Unknown(why),
     };
-    Ok(way::way(&Facts {
+    Ok(progress::progress(&Observations {
         namespace: question.namespace.clone(),
         name: question.name.clone(),
         machine,

@@ -84,8 +84,8 @@ type Known = BTreeMap<Key, Row>;
 /// # Errors
 ///
 /// A call to the API server fails.
-pub async fn list(way: &KubeconfigSource, selection: &Selection) -> anyhow::Result<Vec<Row>> {
-    let management = ClusterClient::management(way).await?;
+pub async fn list(source: &KubeconfigSource, selection: &Selection) -> anyhow::Result<Vec<Row>> {
+    let management = ClusterClient::management(source).await?;
     let listed = selection.worker_clusters(&management.client).await?;
     let unreadable = listed.unreadable.iter().map(unreadable_row);
     let mut rows: Vec<Row> = listed.objects.iter().map(row).chain(unreadable).collect();
@@ -99,11 +99,11 @@ pub async fn list(way: &KubeconfigSource, selection: &Selection) -> anyhow::Resu
 ///
 /// The first list fails, or `hear` returns an error.
 pub async fn watch(
-    way: &KubeconfigSource,
+    source: &KubeconfigSource,
     selection: &Selection,
     hear: &mut Hear,
 ) -> anyhow::Result<()> {
-    let client = ClusterClient::management(way).await?.client;
+    let client = ClusterClient::management(source).await?.client;
     let apis = selection.apis::<WorkerCluster>(&client);
     let mut to_list = apis.len();
     let watches = apis.into_iter().map(|(limit, api)| {

@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// The management cluster does not answer in time, or its Leases cannot be listed.
 pub async fn of_replicas(
-    way: &KubeconfigSource,
+    source: &KubeconfigSource,
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, usize>> {
-    let client = ClusterClient::management(way).await?.client;
+    let client = ClusterClient::management(source).await?.client;
     let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client, namespace);
     let params = ListParams::default().labels(FLEET_LABEL);
     let listed = timeout(PATIENCE, pages::all(&leases, params)).await;

@@ -21,7 +21,7 @@ use crate::client::{
     transport,
 };
 use crate::controllers::queue::triggers::Affected;
-use crate::plan::{bootstrap, way::Way};
+use crate::plan::{bootstrap, machine_access::MachineAccess};
 use crate::telemetry::{
     chain::chain,
     metrics::{ClusterKind, JoinCheck},
@@ -111,7 +111,8 @@ fn report(context: &Context, outcome: Outcome) {
 async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let settings = dereference::settings(context).ok()?;
     let cluster_info = context.cluster_info();
-    let way = Way::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
+    let machine_access =
+        MachineAccess::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
     let token = context.tokens.get(&names.key)?.token;
     let own = context.node_credentials.own_token(&settings, names)?;
     let fetch_token = own.as_ref().unwrap_or(&cluster_info.fetch_token);
@@ -119,9 +120,9 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
         Some(_) => &names.fetcher_token,
         None => FETCHER_TOKEN,
     };
-    let kubeconfig = way.fetch_kubeconfig(fetch_token);
+    let kubeconfig = machine_access.fetch_kubeconfig(fetch_token);
     let fetches = fetches(context, &kubeconfig, (&names.provisioning, holder)).await?;
-    let joins = bootstrap::kubeconfig(&cluster_info, &way.api_server, &token);
+    let joins = bootstrap::kubeconfig(&cluster_info, &machine_access.api_server, &token);
     Some(match fetches {
         Outcome::Can => joins_with(context, &joins).await,
         Outcome::Cannot(..) if own.is_some() => {
@@ -131,15 +132,17 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
             context.triggers.enqueue(Affected::Token(key));
             fetches
         }
-        Outcome::Unknown(..) if way.has_other_authority_than(&cluster_info) => Outcome::Cannot(
-            Reason::AuthoritiesDiffer,
-            format!(
-                "machines fetch from {0} and join at {0} with certificate authorities that have no \
+        Outcome::Unknown(..) if machine_access.has_other_authority_than(&cluster_info) => {
+            Outcome::Cannot(
+                Reason::AuthoritiesDiffer,
+                format!(
+                    "machines fetch from {0} and join at {0} with certificate authorities that have no \
                  certificate in common: set kubernetesCABundle in the WorkerCluster to the one in \
                  ConfigMap kube-public/cluster-info",
-                way.api_server
-            ),
-        ),
+                    machine_access.api_server
+                ),
+            )
+        }
         other => other,
     })
 }

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_list_tells_what_went_while_nobody_watched() {
+    fn a_full_list_says_what_went_while_nobody_watched() {
         let seen = ObjectCache::default();
         seen.watched(metadata("u", "7"));
         assert_eq!(

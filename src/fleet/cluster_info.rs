@@ -38,7 +38,7 @@ pub enum ClusterInfoError {
     /// There is neither a usable cluster-info nor a ready endpoint.
     #[error(
         "neither ConfigMap kube-public/cluster-info nor a ready endpoint of Service \
-         default/kubernetes tells the API server's address"
+         default/kubernetes has the API server's address"
     )]
     NoApiServer,
     /// Cluster-info exists, but no machine could use it.

@@ -167,12 +167,16 @@ mod tests {
             assert_eq!(kubeconfig(&both), Some(b"v".to_vec()), "{blank:?}");
         }
         let blank = json!({"kubeconfig": "", "value": "IAo="});
-        assert_eq!(kubeconfig(&blank), Some(Vec::new()), "it is told as empty");
+        assert_eq!(
+            kubeconfig(&blank),
+            Some(Vec::new()),
+            "it is reported as empty"
+        );
         assert_eq!(kubeconfig(&json!({"value": ""})), Some(Vec::new()));
     }
 
     #[test]
-    fn a_full_list_tells_who_is_left() {
+    fn a_full_list_says_who_is_left() {
         let mut listed = BTreeSet::new();
         let mut next = |event| interpret(event, None, &mut listed);
         assert!(next(Event::Init).is_none());
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_deletions_are_told_one_by_one() {
+    fn changes_and_deletions_are_reported_one_by_one() {
         let mut listed = BTreeSet::new();
         let changed = interpret(Event::Apply(a_secret("a", &json!({}))), None, &mut listed);
         assert!(matches!(changed, Some(Discovered::Present(_))));

@@ -20,8 +20,8 @@ const NO_PAGE: &str = "404 page not found";
 
 /// Returns an error with its causes as one text that is safe to log: `error = %chain(&error)`.
 ///
-/// serde's errors quote the value that they stumble over: of these only the place is told. Every
-/// piece is cut at 1,024 characters.
+/// serde's errors quote the value that they stumble over: of these only the place is reported.
+/// Every piece is cut at 1,024 characters.
 pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl fmt::Display + 'a {
     Chain {
         error,
@@ -179,7 +179,7 @@ mod tests {
         let boxed = Wrapper {
             source: Box::new(forbidden()),
         };
-        let told = anyhow::Error::new(forbidden()).context("b").context("a");
+        let reported = anyhow::Error::new(forbidden()).context("b").context("a");
         let hidden = io::Error::other(forbidden());
         for (shown, expected) in [
             (chain(&forbidden()).to_string(), said.to_owned()),
@@ -195,7 +195,10 @@ mod tests {
                 chain(&boxed).to_string(),
                 format!("cannot keep the certificate: {said}"),
             ),
-            (chain(told.as_ref()).to_string(), format!("a: b: {said}")),
+            (
+                chain(reported.as_ref()).to_string(),
+                format!("a: b: {said}"),
+            ),
             (chain(&hidden).to_string(), said.to_owned()),
         ] {
             assert_eq!(shown, expected);

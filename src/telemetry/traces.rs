@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_collector_is_told_once_and_so_is_its_return() {
+    async fn a_dead_collector_is_reported_once_and_so_is_its_return() {
         let logs = LogBuffer::default();
         let layer = crate::telemetry::logs::layer(logs.clone(), LogFormat::Text, "info").unwrap();
         let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));

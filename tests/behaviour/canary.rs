@@ -28,7 +28,7 @@ use crate::suite::world::{IN_WORKER, World};
 /// What nobody but the machines of a tenant may learn, by kind.
 type Secrets = BTreeMap<String, String>;
 
-pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_another(
+pub async fn no_secret_of_any_cloud_is_reported_and_nothing_of_a_tenant_reaches_another(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "canaries");

@@ -170,7 +170,9 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     assert_eq!(status.code(), Some(130), "{log}");
 }
 
-pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(world: &'static World) {
+pub async fn no_secret_is_reported_in_logs_metrics_events_conditions_or_configs(
+    world: &'static World,
+) {
     let stage = Stage::open(world, "canary");
     let tenant = stage.tenant().await;
     let binary = Binary::start(&stage, &["--log-filter", "trace"]);

@@ -27,7 +27,7 @@ const NOBODY: Account = Account {
     name: "nobody",
 };
 
-pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'static World) {
+pub async fn the_fleet_is_reported_in_a_table_as_json_and_as_it_changes(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "tenants")).await;
     install(&tenant, &a_profile("v1.0.0", "text")).await;
     tenant.serve(&a_little_machine_deployment("workers")).await;

@@ -64,7 +64,9 @@ pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
     manager.stop().await;
 }
 
-pub async fn a_missing_base_is_told_touches_nothing_and_heals_when_it_comes(world: &'static World) {
+pub async fn a_missing_base_is_reported_touches_nothing_and_heals_when_it_comes(
+    world: &'static World,
+) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-base")).await;
     install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
     drop(tenant.create(&of("workers", "site")).await);

@@ -20,7 +20,7 @@ use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
-pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'static World) {
+pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'static World) {
     let stage = Stage::open(world, "plan");
     let (tenant, manager) = Manager::with_registered(&stage).await;
     install(&tenant, &a_profile("v1.0.0", "before")).await;

@@ -58,9 +58,7 @@ pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'
     manager.stop().await;
 }
 
-pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there(
-    world: &'static World,
-) {
+pub async fn a_missing_profile_is_reported_and_served_once_it_is_there(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-profile")).await;
     drop(tenant.create(&a_little_machine_deployment("workers")).await);
     tenant.is_refused("workers", "ProfileNotFound").await;

@@ -5,7 +5,7 @@ use crate::folder::{Folder, SECRETS};
 const DIFF: &str = "--machine-deployment workers.yaml --cluster facts.yaml";
 
 #[test]
-fn a_difference_is_told_by_half_and_file_and_ends_with_three() {
+fn a_difference_is_reported_by_half_and_file_and_ends_with_three() {
     let folder = Folder::new();
     let ran = folder.osm(&format!("diff my-profile.yaml my-profile.yaml {DIFF}"));
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);

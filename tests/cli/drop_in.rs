@@ -69,7 +69,7 @@ fn help_and_wrong_flags_end_as_programs_in_go_do() {
 }
 
 #[test]
-fn words_that_have_no_effect_are_told() {
+fn words_that_have_no_effect_are_reported() {
     let line = [
         "-namespace=kube-system",
         "-health-probe-address=127.0.0.1:0",

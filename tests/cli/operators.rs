@@ -133,7 +133,7 @@ fn a_message_that_a_file_brings_forges_no_line_of_the_terminal() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_told_with_the_address_and_without_the_token() {
+fn what_cannot_be_reached_is_reported_with_the_address_and_without_the_token() {
     let folder = Folder::new();
     folder.write("nowhere.yaml", NOWHERE);
     for line in [

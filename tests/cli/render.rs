@@ -193,7 +193,7 @@ fn no_secret_of_the_cluster_info_reaches_stderr() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_one() {
+fn what_cannot_be_read_is_reported_with_file_and_fix_and_ends_with_one() {
     let folder = Folder::new();
     folder.change(
         ("my-profile.yaml", "slip.yaml"),

@@ -32,7 +32,7 @@ fn problem(words: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn every_command_that_a_page_tells_to_type_can_be_typed() {
+fn every_command_that_a_page_says_to_type_can_be_typed() {
     let mut count = 0;
     let mut wrong = Vec::new();
     for (path, page) in pages() {

@@ -37,7 +37,7 @@ struct Subject {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_tells_every_fault_and_finishes_when_it_is_gone() {
+async fn a_machine_says_every_fault_and_finishes_when_it_is_gone() {
     let cluster = Cluster::start().await;
     cluster.forbid().await;
     cluster.go_away().await;

@@ -10,7 +10,7 @@ use osm::{
     },
     render::{
         Half,
-        encode::{MachineFacts, encode},
+        encode::{MachineInput, encode},
     },
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -96,7 +96,7 @@ fn a_file(path: &str, encoding: &str, data: &str) -> File {
 
 /// The document of a half, if nothing in it is refused.
 fn document(half: ConfigHalf) -> Option<Vec<u8>> {
-    let machine = MachineFacts {
+    let machine = MachineInput {
         name: "workers",
         dist_upgrade_on_boot: false,
     };

@@ -112,7 +112,7 @@ async fn a_lease_deleted_by_hand_makes_no_two_writers() {
 /// Two find the Lease that the last replica left; the one that is not the first to remove it knows
 /// nothing of what came after.
 #[tokio::test(start_paused = true)]
-async fn what_the_last_member_left_tells_only_one_that_nobody_came_since() {
+async fn what_the_last_member_left_says_only_one_that_nobody_came_since() {
     let mut fleet = Fleet::new();
     let [a] = fleet.start_all(["a"]).await;
     a.process.stop().await;
@@ -170,7 +170,7 @@ fn finalizers(fleet: &Fleet, tenant: &str) -> usize {
 /// The kubeconfig went with the registration: who comes to a half of the work cannot finish it, and
 /// says so.
 #[tokio::test(start_paused = true)]
-async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back_later() {
+async fn a_registration_that_goes_with_its_replica_is_reported_and_can_be_given_back_later() {
     for is_begun in [false, true] {
         let mut fleet = Fleet::new();
         for tenant in TENANTS {
@@ -238,7 +238,7 @@ async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
 
 /// The replica that reports it has to be of the fleet that it was registered with.
 #[tokio::test(start_paused = true)]
-async fn a_registration_that_goes_while_its_fleet_is_away_is_told_by_no_other_fleet() {
+async fn a_registration_that_goes_while_its_fleet_is_away_is_reported_by_no_other_fleet() {
     let mut world = World::with_berlin();
     let first = world.start_settled().await;
     first.kill().await;

@@ -287,7 +287,7 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
 /// What was told counts before the watch shows it, and what the watch has not shown yet is not
 /// written over.
 #[tokio::test(start_paused = true)]
-async fn while_watches_show_nothing_nobody_is_told_twice_or_against_a_pause() {
+async fn while_watches_show_nothing_nothing_is_reported_twice_or_against_a_pause() {
     for is_paused in [false, true] {
         let world = a_world();
         let worker = world.worker("berlin");
@@ -320,7 +320,7 @@ async fn while_watches_show_nothing_nobody_is_told_twice_or_against_a_pause() {
 
 /// Who replaces its machines already counts, however long it takes to look at it.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_starts_tells_nobody_before_it_has_looked_at_all() {
+async fn a_process_that_starts_reports_nothing_before_it_has_looked_at_all() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(1));
@@ -347,7 +347,7 @@ async fn a_process_that_starts_tells_nobody_before_it_has_looked_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_get_on_holds_up_the_others_and_is_told() {
+async fn one_that_does_not_get_on_holds_up_the_others_and_is_reported() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(1));

@@ -166,7 +166,7 @@ async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of_its_own() {
+async fn a_tenant_that_shares_the_fetcher_hears_of_it_where_it_had_credentials_of_its_own() {
     let world = Scenario::Provisioning.world();
     for _ in 0..2 {
         let process = world.start_settled().await;

@@ -226,7 +226,7 @@ async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_may_go_ahead_or_wait_until_it_is_told() {
+async fn a_tenant_may_go_ahead_or_wait_until_it_is_allowed() {
     let mut world = World::new(&["t-01", "t-02", "t-03"]);
     // Nobody but who goes ahead has a turn: one of three is the only wave that ends.
     world.settings = settings(&["--rollout-waves=1"]);
@@ -251,7 +251,7 @@ async fn a_tenant_may_go_ahead_or_wait_until_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
+async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_reported_once() {
     let world = World::new(&["newer", "edited", "raised"]);
     let mut process = world.start();
     for tenant in ["newer", "edited", "raised"] {

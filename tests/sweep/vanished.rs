@@ -20,7 +20,7 @@ const WORKERS: ObjectRef<'static> = object("machinedeployments", "kube-system", 
 
 /// Somebody takes our finalizer, and the watch tells that the machine deployment is gone.
 #[tokio::test(start_paused = true)]
-async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_told() {
+async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_reported() {
     let (world, process) = Scenario::Provisioning.settled().await;
     let berlin = world.worker("berlin");
     assert!(berlin.delete_raw(WORKERS));

@@ -62,7 +62,7 @@ async fn post(path: &str, body: String) -> StatusCode {
 }
 
 #[tokio::test]
-async fn a_review_is_a_span_below_the_one_of_who_asked_and_tells_nothing_of_the_object() {
+async fn a_review_is_a_span_below_the_one_of_who_asked_and_says_nothing_of_the_object() {
     let collector = Collector::start().await.unwrap();
     let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
     assert_eq!(post(PROFILE, a_review("ubuntu").to_string()).await, 200);
@@ -89,7 +89,7 @@ async fn a_review_is_a_span_below_the_one_of_who_asked_and_tells_nothing_of_the_
         ("webhook", "profile"),
     ];
     assert_eq!(found, expected);
-    for step in ["judge", "remark"] {
+    for step in ["evaluate", "remark"] {
         let parent = named(&spans, step).parent_span_id.as_ref();
         assert_eq!(parent, Some(&review.span_id), "{step}");
     }

@@ -19,8 +19,9 @@ mod writes;
 
 pub use custom::{
     a_custom_object_is_pruned_and_defaulted, a_custom_object_that_breaks_its_schema_is_refused,
-    a_missing_kind_is_told_from_a_missing_object, a_status_and_its_object_do_not_touch_each_other,
-    generation_counts_changes_of_the_spec_only, install_definition,
+    a_missing_kind_is_distinguished_from_a_missing_object,
+    a_status_and_its_object_do_not_touch_each_other, generation_counts_changes_of_the_spec_only,
+    install_definition,
 };
 pub use reads::{
     a_list_comes_in_pages, a_selected_list_is_exact, a_watch_resumes_where_it_was,
@@ -75,7 +76,7 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_custom_object_is_pruned_and_defaulted
         a_custom_object_that_breaks_its_schema_is_refused
         a_status_and_its_object_do_not_touch_each_other
-        a_missing_kind_is_told_from_a_missing_object
+        a_missing_kind_is_distinguished_from_a_missing_object
         generation_counts_changes_of_the_spec_only
         a_broken_rule_is_refused_in_its_own_words
         a_definition_with_an_unreadable_rule_is_refused

@@ -135,7 +135,7 @@ async fn a_restored_cluster_has_its_old_objects_and_old_or_higher_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_hit_as_often_as_they_are_told_to() {
+async fn faults_hit_as_often_as_they_are_asked_to() {
     let cluster = Cluster::default();
     let api = maps(cluster.client());
     let fault = Fault::overloaded(Duration::from_secs(1));

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_tenants_are_told_before_anything_is_started() {
+    fn too_many_tenants_are_reported_before_anything_is_started() {
         raise_for(10).unwrap();
         let told = raise_for(usize::MAX / 8).unwrap_err().to_string();
         assert!(told.contains("raise the hard limit"), "{told}");

@@ -179,7 +179,7 @@ async fn a_connection_on_which_nobody_asks_is_closed() {
         let mut closed = JoinSet::new();
         closed.spawn(async move {
             let mut rest = Vec::new();
-            // Whether it is told or cut off is all the same.
+            // Whether it is answered or cut off is all the same.
             drop(client.read_to_end(&mut rest).await);
         });
         settle().await;
@@ -205,7 +205,7 @@ async fn a_connection_on_which_somebody_asks_now_and_then_stays() {
     }
 }
 
-/// Asks again and again until the connection is closed, and tells how long that took.
+/// Asks again and again until the connection is closed, and returns how long that took.
 async fn until_closed(client: &mut Client, request: &str, every: Duration) -> Duration {
     let (begun, mut some) = (Instant::now(), vec![0; 4096]);
     while client.write_all(request.as_bytes()).await.is_ok() {

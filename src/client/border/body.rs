@@ -252,10 +252,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn events_without_end_are_taken_at_a_pace() {
         let slept = Arc::<AtomicU32>::default();
-        let told = Arc::clone(&slept);
+        let reported = Arc::clone(&slept);
         let waited = move |waited: Duration| {
             assert!(!waited.is_zero());
-            told.fetch_add(1, Ordering::Relaxed);
+            reported.fetch_add(1, Ordering::Relaxed);
         };
         let count = in_a_minute(events(many(), Some(waited), None, None)).await;
         let kib = PACE.burst.get() + 60 * PACE.per_second.get();

@@ -126,7 +126,7 @@ async fn the_board_says_what_the_circuit_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_keeps_its_beginning_and_tells_its_last_cause() {
+async fn a_state_keeps_its_beginning_and_says_its_last_cause() {
     let (health, _) = a_health();
     assert_eq!(health.state(), State::Unknown);
     for cause in ["refused", "reset", "refused"] {

@@ -15,28 +15,28 @@ struct Queue {
     held: Permit,
     tasks: JoinSet<()>,
     served: mpsc::UnboundedReceiver<(&'static str, usize)>,
-    told: mpsc::UnboundedSender<(&'static str, usize)>,
+    reported: mpsc::UnboundedSender<(&'static str, usize)>,
 }
 
 impl Queue {
     async fn new() -> Self {
         let permits = Permits::new(1);
-        let (told, served) = mpsc::unbounded_channel();
+        let (reported, served) = mpsc::unbounded_channel();
         Self {
             held: permits.take(&TenantId::new("holder"), Priority::High).await,
             permits,
             tasks: JoinSet::new(),
             served,
-            told,
+            reported,
         }
     }
 
     /// Returns once the request is in the queue.
     async fn ask(&mut self, name: &'static str, index: usize, priority: Priority) {
-        let (permits, told) = (self.permits.clone(), self.told.clone());
+        let (permits, reported) = (self.permits.clone(), self.reported.clone());
         self.tasks.spawn(async move {
             let _permit = permits.take(&TenantId::new(name), priority).await;
-            told.send((name, index)).unwrap();
+            reported.send((name, index)).unwrap();
         });
         tokio::task::yield_now().await;
     }
@@ -44,7 +44,7 @@ impl Queue {
     async fn order(mut self) -> Vec<(&'static str, usize)> {
         drop(self.held);
         self.tasks.join_all().await;
-        drop(self.told);
+        drop(self.reported);
         let mut order = Vec::new();
         while let Some(served) = self.served.recv().await {
             order.push(served);

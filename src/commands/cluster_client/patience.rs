@@ -129,9 +129,12 @@ mod tests {
         for (server, times) in [((429, "4"), 4), ((503, ""), 4), ((429, "3600"), 1)] {
             let (client, asked) = a_client(server, usize::MAX);
             let begun = Instant::now();
-            let told = cluster_uid(&client).await.unwrap_err().to_string();
+            let reported = cluster_uid(&client).await.unwrap_err().to_string();
             assert_eq!(asked.load(Ordering::SeqCst), times, "{server:?}");
-            assert!(told.contains("the server is busy learning kinds"), "{told}");
+            assert!(
+                reported.contains("the server is busy learning kinds"),
+                "{reported}"
+            );
             assert!(begun.elapsed() < CALL_TIMEOUT, "{server:?}");
         }
     }

@@ -384,8 +384,8 @@ mod tests {
         let bare = json!("user:hunter2@proxy.example");
         assert_eq!(shown("httpProxy", &bare), json!("…@proxy.example"));
         let mirrors = json!({ "docker.io": ["https://robot:key@mirror.example/a@b"] });
-        let told = json!({ "docker.io": ["https://…@mirror.example/a@b"] });
-        assert_eq!(shown("registryMirrors", &mirrors), told);
+        let reported = json!({ "docker.io": ["https://…@mirror.example/a@b"] });
+        assert_eq!(shown("registryMirrors", &mirrors), reported);
         assert_eq!(shown("variables", &json!({ "site": "x" })), json!(["site"]));
         assert_eq!(shown("hostCABundle", &json!("PEM")), json!("3 bytes"));
     }

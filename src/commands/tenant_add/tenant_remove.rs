@@ -69,7 +69,7 @@ pub async fn remove(
 ) -> anyhow::Result<Answer> {
     let management = ClusterClient::management(&params.management).await?;
     let worker = match &params.worker {
-        Some(way) => Some(ClusterClient::worker(way).await?),
+        Some(source) => Some(ClusterClient::worker(source).await?),
         None => None,
     };
     let removal = TenantRemoval {

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_the_queue_is_told_until_nobody_is_served() {
+    fn the_length_of_the_queue_is_reported_until_nobody_is_served() {
         let tenant_status = Arc::<TenantStatus>::default();
         let queue_lengths = || {
             let queue = tenant_status.statistics.read().queue;

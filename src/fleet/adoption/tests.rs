@@ -56,7 +56,7 @@ async fn a_cluster_that_nobody_served_costs_two_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_that_renews_its_lease_is_told_with_its_name() {
+async fn a_program_that_renews_its_lease_is_reported_with_its_name() {
     for (lease, layout) in [
         (LEASE, Predecessor::InWorker),
         (WORKER_LEASE, Predecessor::InManagement),
@@ -75,7 +75,7 @@ async fn a_program_that_renews_its_lease_is_told_with_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_that_would_refuse_writes_are_told_with_the_command_that_removes_them() {
+async fn webhooks_that_would_refuse_writes_are_reported_with_the_command_that_removes_them() {
     let cluster = with_profiles();
     let webhook = |policy: &str, path: &str| {
         json!({

@@ -224,7 +224,7 @@ impl Membership {
             }
             Predecessor::Missing => {
                 let wait = with_drift(params.terms.duration);
-                tracing::info!(?wait, "no Lease tells whether somebody else is there");
+                tracing::info!(?wait, "no Lease shows whether another replica exists");
                 params.clock.since_boot() + wait
             }
         };

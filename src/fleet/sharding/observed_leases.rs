@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_older_tells_nothing() {
+    fn a_list_that_is_older_says_nothing() {
         let mut seen = ObservedLeases::new(SECOND * 180);
         seen.update(listed(2, &["a_1"]), SECOND);
         seen.update(listed(1, &[]), SECOND * 2);
@@ -267,7 +267,7 @@ mod tests {
         seen.update(listed(5, &["a_1"]), SECOND);
         seen.wrote(5);
         seen.update(listed(4, &[]), SECOND * 2);
-        assert!(!seen.has_vanished(), "an older list tells nothing");
+        assert!(!seen.has_vanished(), "an older list says nothing");
         seen.update(listed(6, &["a_1"]), SECOND * 3);
         assert_eq!(seen.leases()["a_1"].since, SECOND);
     }

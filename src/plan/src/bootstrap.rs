@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::way::{self, AUTHORITY};
+use super::machine_access::{self, AUTHORITY};
 use osm_tenant::{certificates, cluster_info::ClusterInfo, secret_text::SecretText};
 
 /// The characters of a token's ID and secret.
@@ -140,7 +140,7 @@ fn token_secret(random: &[u8; 64]) -> String {
 pub fn kubeconfig(cluster_info: &ClusterInfo, api_server: &str, token: &Token) -> SecretText {
     let token = SecretText::new(format!("{}.{}", token.id, token.secret.expose()));
     let authority = &cluster_info.certificate_authority_data;
-    way::kubeconfig(authority, api_server, token.expose())
+    machine_access::kubeconfig(authority, api_server, token.expose())
 }
 
 /// Returns a kubeconfig with its certificate authority by its meaning, or `None` where it is that

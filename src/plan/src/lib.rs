@@ -15,6 +15,7 @@ pub mod desired;
 pub mod digest;
 pub mod found;
 pub mod invalid;
+pub mod machine_access;
 pub mod machine_rollout;
 pub mod news;
 pub mod observed;
@@ -22,7 +23,6 @@ pub mod provenance;
 pub mod rollout;
 pub mod status;
 pub mod validate;
-pub mod way;
 
 #[cfg(test)]
 mod tests;

@@ -12,9 +12,9 @@ use super::{
     digest::DigestKey,
     found::{NotServed, check_revision, created, provider},
     invalid::Invalid,
+    machine_access::MachineAccess,
     observed::Observed,
     provenance::{Provenance, RENDERER_GENERATION},
-    way::Way,
 };
 use osm_api::{
     machine_deployment::MachineDeployment,
@@ -182,10 +182,10 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, NotServed>
         policy.token_lifetime,
         &draw,
     );
-    let Way {
+    let MachineAccess {
         api_server,
         kubernetes_ca,
-    } = Way::new(&settings, &found.cluster_info, &found.kubeconfig_ca);
+    } = MachineAccess::new(&settings, &found.cluster_info, &found.kubeconfig_ca);
     let bootstrap_kubeconfig =
         bootstrap::kubeconfig(&found.cluster_info, &api_server, token.token());
     let digest_key = DigestKey::derive(&found.cluster_info.fetch_token);

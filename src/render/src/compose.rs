@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{
     containerd,
-    data::{Facts, mark_rhel},
+    data::{ValidInput, mark_rhel},
     encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
@@ -35,8 +35,10 @@ pub(super) enum Form {
 
 /// Returns the tool that reads the documents, if the profile and the machine deployment agree on
 /// it.
-pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtility, RenderError> {
-    let input = &facts.input;
+pub(super) fn provisioning_utility(
+    valid: &ValidInput<'_>,
+) -> Result<ProvisioningUtility, RenderError> {
+    let input = &valid.input;
     let needed = input.machine_deployment.provider.provisioning_utility()?;
     let offered = input
         .profile
@@ -64,14 +66,14 @@ pub(super) struct RenderedFiles {
 
 /// Composes a config.
 pub(super) fn compose(
-    facts: &Facts<'_>,
+    valid: &ValidInput<'_>,
     files: RenderedFiles,
     form: Form,
 ) -> Result<OperatingSystemConfigSpec, RenderError> {
-    let profile = facts.input.profile.spec();
-    let mut provisioning = compose_half(facts, (Half::Provisioning, files.provisioning), form)?;
+    let profile = valid.input.profile.spec();
+    let mut provisioning = compose_half(valid, (Half::Provisioning, files.provisioning), form)?;
     provisioning.files.extend(
-        containerd::hosts_files(facts.input.settings)?
+        containerd::hosts_files(valid.input.settings)?
             .into_iter()
             .map(|(path, data)| File {
                 path,
@@ -83,27 +85,27 @@ pub(super) fn compose(
         os_name: profile.os_name.clone(),
         os_version: profile.os_version.clone(),
         cloud_provider: CloudProviderSpec {
-            name: facts.cloud_provider.clone(),
-            spec: cloud_provider_spec(facts, form),
+            name: valid.cloud_provider.clone(),
+            spec: cloud_provider_spec(valid, form),
         },
-        bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,
+        bootstrap_config: compose_half(valid, (Half::Bootstrap, files.bootstrap), form)?,
         provisioning_config: provisioning,
-        provisioning_utility: Some(provisioning_utility(facts)?),
+        provisioning_utility: Some(provisioning_utility(valid)?),
         ignition_version: profile.ignition_version,
     })
 }
 
-fn cloud_provider_spec(facts: &Facts<'_>, form: Form) -> Option<Json> {
-    let spec = &facts.input.machine_deployment.provider.cloud_provider_spec;
+fn cloud_provider_spec(valid: &ValidInput<'_>, form: Form) -> Option<Json> {
+    let spec = &valid.input.machine_deployment.provider.cloud_provider_spec;
     (form == Form::Inline && !spec.is_null()).then(|| spec.clone())
 }
 
 fn compose_half(
-    facts: &Facts<'_>,
+    valid: &ValidInput<'_>,
     (half, texts): (Half, Vec<String>),
     form: Form,
 ) -> Result<ConfigHalf, RenderError> {
-    let profile = half_of(facts.input.profile.spec(), half);
+    let profile = half_of(valid.input.profile.spec(), half);
     let mut files = Vec::with_capacity(texts.len());
     for (file, text) in files_of(profile).zip(texts) {
         files.push(File {
@@ -118,13 +120,13 @@ fn compose_half(
     Ok(ConfigHalf {
         units: profile.units.clone(),
         files,
-        user_ssh_keys: facts
+        user_ssh_keys: valid
             .input
             .machine_deployment
             .provider
             .ssh_public_keys
             .clone(),
-        modules: modules(facts, profile.modules.as_ref(), form),
+        modules: modules(valid, profile.modules.as_ref(), form),
     })
 }
 
@@ -140,15 +142,15 @@ fn inline(encoding: Option<String>, data: String) -> FileContent {
 /// Profiles in Jinja therefore omit empty keys, and the whole module if there is no account to
 /// register with.
 fn modules(
-    facts: &Facts<'_>,
+    valid: &ValidInput<'_>,
     modules: Option<&CloudInitModules>,
     form: Form,
 ) -> Option<CloudInitModules> {
-    if facts.operating_system != OperatingSystem::Rhel {
+    if valid.operating_system != OperatingSystem::Rhel {
         return modules.cloned();
     }
     let mut modules = modules.cloned().unwrap_or_default();
-    let rhel = &facts
+    let rhel = &valid
         .input
         .machine_deployment
         .provider
@@ -158,7 +160,7 @@ fn modules(
         Form::Inline => rh_subscription(rhel),
         Form::Stored => rh_subscription(&mark_rhel(rhel)),
     };
-    if facts.input.profile.spec().language() == TemplateLanguage::Jinja {
+    if valid.input.profile.spec().language() == TemplateLanguage::Jinja {
         modules.rh_subscription.retain(|_, value| !value.is_empty());
         let names_account = |key| modules.rh_subscription.contains_key(key);
         if !names_account("username") && !names_account("org") {

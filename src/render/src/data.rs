@@ -44,7 +44,7 @@ const ALWAYS_EMPTY: [&str; 5] = [
 ];
 
 /// The validated input, with everything that is derived from it.
-pub(super) struct Facts<'a> {
+pub(super) struct ValidInput<'a> {
     pub(super) input: RenderInput<'a>,
     pub(super) operating_system: OperatingSystem,
     pub(super) cloud_provider: CloudProvider,
@@ -64,7 +64,7 @@ pub(super) struct TemplateData {
     pub(super) marked: BTreeMap<&'static str, Value>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> ValidInput<'a> {
     /// Validates the input, in the order in which users know the errors.
     pub(super) fn new(input: RenderInput<'a>) -> Result<Self, RenderError> {
         let machine_deployment = input.machine_deployment;

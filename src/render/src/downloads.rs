@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_with_a_list_tells_what_it_fetches_in_either_language() {
+    fn a_profile_with_a_list_says_what_it_fetches_in_either_language() {
         let world = with_list("file https://a.example/{{ KubeVersion }}/kubelet");
         let expected = Some(vec!["file https://a.example/v1.34.1/kubelet".to_owned()]);
         assert_eq!(list(&world), expected);

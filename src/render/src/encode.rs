@@ -16,7 +16,7 @@ mod permissions;
 
 /// The parts of a document that are not in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MachineFacts<'a> {
+pub struct MachineInput<'a> {
     /// The machine deployment's name.
     pub name: &'a str,
     /// True if packages are upgraded at the first boot.
@@ -31,7 +31,7 @@ pub struct MachineFacts<'a> {
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
-    machine: MachineFacts<'_>,
+    machine: MachineInput<'_>,
 ) -> Result<UserData, RenderError> {
     match config.provisioning_utility {
         Some(ProvisioningUtility::Ignition) => ignition::encode(config, half, machine),

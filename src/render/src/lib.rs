@@ -4,7 +4,7 @@
 //! Nothing here uses a Kubernetes client, a clock, a task or a log.
 //!
 //! ```text
-//! RenderInput ──► Facts ──► TemplateData ──► files ──► config ──► bootstrap, provisioning
+//! RenderInput ──► ValidInput ──► TemplateData ──► files ──► config ──► bootstrap, provisioning
 //!                                       └──► files with markers ──► stored config
 //! ```
 
@@ -49,8 +49,8 @@ pub use limits::Limits;
 pub use user_data::UserData;
 
 use compose::{Form, RenderedFiles, compose};
-use data::Facts;
-use encode::{MachineFacts, encode};
+use data::ValidInput;
+use encode::{MachineInput, encode};
 use engine::{Fuel, Job, Label};
 use osm_api::{
     config::OperatingSystemConfigSpec, profile::TemplateLanguage, worker_cluster::StoredConfig,
@@ -88,9 +88,9 @@ impl fmt::Debug for Rendered {
 ///
 /// A template fails or exceeds a limit, or a value of the machine deployment cannot be used.
 pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
-    let facts = Facts::new(*input)?;
-    compose::provisioning_utility(&facts)?;
-    let data = facts.template_data();
+    let valid = ValidInput::new(*input)?;
+    compose::provisioning_utility(&valid)?;
+    let data = valid.template_data();
     let marked_names: Vec<&'static str> = data.marked.keys().copied().collect();
     let mut with_markers = data.inline.clone();
     with_markers.extend(data.marked);
@@ -120,8 +120,8 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
         bootstrap: bootstrap_marked,
         provisioning: provisioning_marked,
     };
-    let config = compose(&facts, files, Form::Inline)?;
-    let machine = MachineFacts {
+    let config = compose(&valid, files, Form::Inline)?;
+    let machine = MachineInput {
         name: input.machine_deployment.name,
         dist_upgrade_on_boot: input
             .machine_deployment
@@ -133,7 +133,7 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
         provisioning: encode(&config, Half::Provisioning, machine)?,
         bootstrap: encode(&config, Half::Bootstrap, machine)?,
         stored_config: match input.settings.stored_config {
-            StoredConfig::Markers => compose(&facts, marked_files, Form::Stored)?,
+            StoredConfig::Markers => compose(&valid, marked_files, Form::Stored)?,
             StoredConfig::Inline => config.clone(),
         },
         config,

@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        data::Facts,
+        data::ValidInput,
         fixtures::{World, a_world},
         input::{ProviderConfig, RegistryCredential},
         template::CompiledProfile,
@@ -117,7 +117,7 @@ mod tests {
     fn data(world: &World) -> BTreeMap<String, (Value, Value)> {
         let profile = CompiledProfile::compile(&world.profile).unwrap();
         let provider = ProviderConfig::decode(&world.provider_spec).unwrap();
-        let data = Facts::new(world.input(&profile, &provider))
+        let data = ValidInput::new(world.input(&profile, &provider))
             .unwrap()
             .template_data();
         let mut found = BTreeMap::new();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_tells_the_type_of_each_variable() {
+    fn the_reference_says_the_type_of_each_variable() {
         let (full, plain) = (data(&full()), data(&a_world()));
         for row in VARIABLES {
             let kind = match row.kind {
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_tells_which_variables_are_secret() {
+    fn the_reference_says_which_variables_are_secret() {
         let rows = VARIABLES.iter();
-        let told: Vec<&str> = rows
+        let reported: Vec<&str> = rows
             .filter(|row| row.is_secret)
             .map(|row| row.name)
             .collect();
@@ -195,7 +195,7 @@ mod tests {
             .iter()
             .filter(|(_, pair)| pair.0 != pair.1 && !is_structure(pair));
         assert_eq!(
-            told,
+            reported,
             secret.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
         );
     }

@@ -147,7 +147,7 @@ fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Download> {
         .iter()
         .flat_map(|(half, files)| files.iter().map(move |file| (half, file)))
     {
-        // Made from the settings, which `images` tells.
+        // Made from the settings, which `images` lists.
         if file.path.starts_with(HOSTS) {
             continue;
         }
@@ -243,9 +243,9 @@ mod tests {
                 .into(),
             ..TenantSettings::default()
         };
-        let told: Vec<_> = images(&settings).iter().map(ToString::to_string).collect();
+        let reported: Vec<_> = images(&settings).iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "image mirror.example/pause:3.10",
                 "mirror docker.io https://m.example"

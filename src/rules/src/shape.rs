@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mismatch_is_told_with_its_path() {
+    fn each_mismatch_is_reported_with_its_path() {
         let wrong_type = |expected: &str| MismatchKind::WrongType {
             expected: expected.to_owned(),
         };

@@ -74,8 +74,8 @@ const WEBHOOK_DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// The flags that a usage names, with their defaults.
-fn told(usage: &str) -> BTreeMap<String, String> {
-    let mut told = BTreeMap::new();
+fn reported(usage: &str) -> BTreeMap<String, String> {
+    let mut reported = BTreeMap::new();
     for flag in usage.split("\n  -").skip(1) {
         let (head, text) = flag.split_once('\n').unwrap();
         let name = head.split(' ').next().unwrap();
@@ -84,9 +84,9 @@ fn told(usage: &str) -> BTreeMap<String, String> {
             .strip_suffix(')')
             .and_then(|text| text.rsplit_once("(default "))
             .map_or("", |(_, default)| default);
-        told.insert(name.to_owned(), default.to_owned());
+        reported.insert(name.to_owned(), default.to_owned());
     }
-    told
+    reported
 }
 
 #[test]
@@ -95,8 +95,11 @@ fn the_flags_and_their_defaults_are_those_that_operators_know() {
         let owned = |&(name, default): &(&str, &str)| (name.to_owned(), default.to_owned());
         table.iter().map(owned).collect()
     };
-    assert_eq!(told(&usage("x", CONTROLLER_FLAGS)), table(DEFAULTS));
-    assert_eq!(told(&usage("x", WEBHOOK_FLAGS)), table(WEBHOOK_DEFAULTS));
+    assert_eq!(reported(&usage("x", CONTROLLER_FLAGS)), table(DEFAULTS));
+    assert_eq!(
+        reported(&usage("x", WEBHOOK_FLAGS)),
+        table(WEBHOOK_DEFAULTS)
+    );
 }
 
 #[test]
@@ -231,10 +234,10 @@ fn a_worker_cluster_brings_addresses_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_in_the_words_that_operators_know() {
+fn what_cannot_be_used_is_reported_in_the_words_that_operators_know() {
     let error = ControllerFlags::default().check().unwrap_err();
     assert_eq!(error.to_string(), "-namespace is required");
-    for (line, told) in [
+    for (line, reported) in [
         (
             "-container-runtime=docker",
             "docker not supported; containerd is the only supported container runtimes",
@@ -271,11 +274,12 @@ fn what_cannot_be_used_is_told_in_the_words_that_operators_know() {
         ),
         ("-worker-count=0", "-worker-count must be at least 1"),
     ] {
-        assert_eq!(refused(line), told, "{line}");
+        assert_eq!(refused(line), reported, "{line}");
     }
     let stop = read("x", CONTROLLER_FLAGS, &words("-log-format=xml")).unwrap_err();
-    let told = "invalid value \"xml\" for flag -log-format: invalid format 'xml'\nUsage of x:\n";
-    assert!(stop.text.starts_with(told), "{}", stop.text);
+    let reported =
+        "invalid value \"xml\" for flag -log-format: invalid format 'xml'\nUsage of x:\n";
+    assert!(stop.text.starts_with(reported), "{}", stop.text);
     let line = words("-node-containerd-registry-mirrors=docker.io");
     let stop = read("x", CONTROLLER_FLAGS, &line).unwrap_err();
     assert!(stop.text.contains(": should have exactly 1 =\n"));
@@ -303,8 +307,8 @@ fn a_bundle_has_a_certificate_and_is_used_as_it_is() {
             format!("-{flag} is invalid: file does not contain valid PEM-encoded certificates")
         );
         let missing = refused(&format!("-{flag}=/nowhere"));
-        let told = format!("-{flag} is invalid: failed to read file \"/nowhere\": ");
-        assert!(missing.starts_with(&told), "{missing}");
+        let reported = format!("-{flag} is invalid: failed to read file \"/nowhere\": ");
+        assert!(missing.starts_with(&reported), "{missing}");
     }
 }
 

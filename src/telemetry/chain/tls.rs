@@ -111,7 +111,7 @@ mod tests {
     struct Named(&'static str);
 
     #[test]
-    fn a_certificate_that_is_not_accepted_is_told_in_a_sentence_without_the_time() {
+    fn a_certificate_that_is_not_accepted_is_reported_in_a_sentence_without_the_time() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let other = |name| CertificateError::Other(OtherError(Arc::new(Named(name))));
         for (error, expected) in [

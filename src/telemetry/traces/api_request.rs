@@ -44,8 +44,8 @@ pub(super) enum Target {
 }
 
 impl<'a> ApiRequest<'a> {
-    /// Reads the method and the address; anything that is not the Kubernetes API is told by its
-    /// path alone.
+    /// Reads the method and the address; anything that is not the Kubernetes API is described by
+    /// its path alone.
     pub fn parse(method: &Method, uri: &'a Uri) -> Self {
         let path = uri.path();
         let Some((version, rest)) = split_version(path) else {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_resource_is_told_by_its_path() {
+    fn what_is_no_resource_is_reported_by_its_path() {
         check("GET", "/version", (Verb::Get, "GET /version", "/version"));
         check("GET", "/apis", (Verb::Get, "GET /apis", "/apis"));
         check(

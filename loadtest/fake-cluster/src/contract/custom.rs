@@ -187,7 +187,10 @@ fn named_in(refused: Status) -> Option<String> {
 }
 
 /// A missing object has details with its name; a missing kind or group has none.
-pub async fn a_missing_kind_is_told_from_a_missing_object(client: &Client, namespace: &str) {
+pub async fn a_missing_kind_is_distinguished_from_a_missing_object(
+    client: &Client,
+    namespace: &str,
+) {
     let missing = refusal(gadgets(client, namespace).get("none").await);
     assert_eq!(code_of(&missing), (404, "NotFound"));
     assert_eq!(named_in(missing).as_deref(), Some("none"));

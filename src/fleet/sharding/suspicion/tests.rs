@@ -146,7 +146,7 @@ fn crashes_are_forgotten_after_a_day_and_the_earliest_where_there_are_many() {
 }
 
 #[test]
-fn a_record_is_read_as_it_was_written_and_a_strange_one_tells_nothing() {
+fn a_record_is_read_as_it_was_written_and_a_strange_one_says_nothing() {
     assert_eq!(Record::default().text(), None);
     let (of, on) = (Span::ALL, Span { first: 7, last: 9 });
     let trial = Some(Trial { of, on });

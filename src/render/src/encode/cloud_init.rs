@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    CRLF, MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of,
+    CRLF, MACHINE_NAME, MachineInput, data_of, distinct_keys, gzip::gzip_base64, half_of,
     names_machine, permissions::Permissions,
 };
 use crate::{
@@ -32,7 +32,7 @@ mod scalar;
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
-    machine: MachineFacts<'_>,
+    machine: MachineInput<'_>,
 ) -> Result<UserData, RenderError> {
     let content = half_of(config, half);
     let machine_name = match config.cloud_provider.name {

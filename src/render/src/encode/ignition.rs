@@ -8,7 +8,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
+    CRLF, MACHINE_NAME, MachineInput, block_indent, data_of, distinct_keys, gzip::gzip_base64,
     half_of, names_machine, permissions::Permissions,
 };
 use crate::{
@@ -75,7 +75,7 @@ struct UnitContent<'a> {
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
-    machine: MachineFacts<'_>,
+    machine: MachineInput<'_>,
 ) -> Result<UserData, RenderError> {
     let part = half_of(config, half);
     let mut files = Vec::with_capacity(part.files.len() + 1);

@@ -294,7 +294,7 @@ fn another_operating_system_or_language_is_refused_with_profile_field_and_fix() 
 }
 
 #[test]
-fn a_missing_base_is_told_with_the_profile_that_names_it() {
+fn a_missing_base_is_reported_with_the_profile_that_names_it() {
     let middle = an_overlay(json!({ "extends": "gone" }));
     let error = among(&[("base", middle)], &an_overlay(json!({}))).unwrap_err();
     assert_eq!(

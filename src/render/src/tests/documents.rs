@@ -7,7 +7,7 @@ use osm_api::{
     profile::{CloudProvider, CloudProviderSpec, DropIn, Unit},
 };
 
-pub(super) const MACHINE: MachineFacts<'_> = MachineFacts {
+pub(super) const MACHINE: MachineInput<'_> = MachineInput {
     name: "workers",
     dist_upgrade_on_boot: false,
 };
@@ -75,7 +75,7 @@ fn a_cloud_config_without_content_has_its_frame() {
     let upgraded = cloud_init::encode(
         &a_config(CloudProvider::Aws, empty()),
         Half::Provisioning,
-        MachineFacts {
+        MachineInput {
             dist_upgrade_on_boot: true,
             ..MACHINE
         },

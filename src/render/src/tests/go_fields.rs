@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use minijinja::Value;
 
 use super::{
-    super::{data::Facts, engine, error::Half, fixtures::World, go_template, template},
+    super::{data::ValidInput, engine, error::Half, fixtures::World, go_template, template},
     go_templates::a_go_world,
     *,
 };
@@ -75,8 +75,8 @@ fn a_bare_world() -> World {
 fn variables(world: &World, texts: &[(&'static str, &str)]) -> Variables {
     let profile = template::CompiledProfile::compile(&world.profile).unwrap();
     let provider = input::ProviderConfig::decode(&world.provider_spec).unwrap();
-    let facts = Facts::new(world.input(&profile, &provider)).unwrap();
-    let mut data = facts.template_data().inline;
+    let valid = ValidInput::new(world.input(&profile, &provider)).unwrap();
+    let mut data = valid.template_data().inline;
     data.extend(texts.iter().map(|(name, text)| (*name, Value::from(*text))));
     go_template::variables(&data)
 }

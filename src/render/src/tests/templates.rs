@@ -166,7 +166,7 @@ fn a_halfs_template_wins_over_containerds() {
 }
 
 #[test]
-fn a_profile_tells_whether_it_reads_the_bootstrap_kubeconfig() {
+fn a_profile_says_whether_it_reads_the_bootstrap_kubeconfig() {
     let reads = |template: &str, named: &str| {
         let mut profile = a_profile();
         profile.bootstrap_config.files = vec![a_file("/f", template)];

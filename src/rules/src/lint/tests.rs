@@ -44,11 +44,11 @@ fn check(replacements: &[(&str, &str)]) -> Vec<String> {
         assert!(text.contains(old), "{old}");
         text = text.replace(old, new);
     }
-    let told = |finding: &Finding| {
+    let reported = |finding: &Finding| {
         assert!(!finding.fix.is_empty() && !finding.message.is_empty());
         format!("{} {}", finding.rule, finding.place.line)
     };
-    lint(&text, &default).iter().map(told).collect()
+    lint(&text, &default).iter().map(reported).collect()
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn the_path_of_a_file_does_not_decide_which_rule_is_broken() {
 }
 
 #[test]
-fn every_broken_template_is_told_and_not_only_the_first() {
+fn every_broken_template_is_reported_and_not_only_the_first() {
     let found = check(&[
         ("{{ KubeVersion }}", "{{ KubeVersion }"),
         ("{{ Token }}", "ok\n        {{ Token"),
@@ -331,15 +331,15 @@ fn profiles_of_other_kinds_and_in_lists_are_linted() {
 
 #[test]
 fn each_finding_says_what_to_do_about_it() {
-    let told = |old: &str, new: &str| {
+    let reported = |old: &str, new: &str| {
         let finding = lint(&PROFILE.replace(old, new), &default).remove(0);
         format!("{}; {}", finding.message, finding.fix)
     };
-    let wrong = told("Language: Jinja", "Language: \"Jinga\"");
+    let wrong = reported("Language: Jinja", "Language: \"Jinga\"");
     assert!(wrong.contains("`Jinga` is not allowed"), "{wrong}");
-    let undefined = told("{{ KubeVersion }}", "{{ variables.site }}");
+    let undefined = reported("{{ KubeVersion }}", "{{ variables.site }}");
     assert!(undefined.contains("test with `is defined`"), "{undefined}");
-    let unsafe_value = told("Config: {}", "Config: {modules: {runcmd: ['a: b']}}");
+    let unsafe_value = reported("Config: {}", "Config: {modules: {runcmd: ['a: b']}}");
     assert!(
         unsafe_value.ends_with("no machine deployment can use the profile until then"),
         "{unsafe_value}"

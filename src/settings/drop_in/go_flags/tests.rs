@@ -101,8 +101,8 @@ fn flags_end_at_the_first_word_that_is_none() {
 }
 
 #[test]
-fn what_is_wrong_is_told_as_go_tells_it() {
-    for (line, told) in [
+fn what_is_wrong_is_reported_as_in_go() {
+    for (line, reported) in [
         (&["-nothing"][..], "flag provided but not defined: -nothing"),
         (&["--nothing=1"], "flag provided but not defined: -nothing"),
         (&["-text"], "flag needs an argument: -text"),
@@ -136,18 +136,18 @@ fn what_is_wrong_is_told_as_go_tells_it() {
     ] {
         let stop = few(line).unwrap_err();
         assert_eq!(stop.code, 2, "{line:?}");
-        assert_eq!(stop.text, format!("{told}\n{}", usage("few", FEW)));
+        assert_eq!(stop.text, format!("{reported}\n{}", usage("few", FEW)));
     }
 }
 
 #[test]
 fn help_is_the_usage_and_no_failure() {
-    let told = "Usage of few:\n  -list value\n    \tA list.\n  -number int\n    \tA number. \
+    let reported = "Usage of few:\n  -list value\n    \tA list.\n  -number int\n    \tA number. \
                 (default 10)\n  -switch\n    \tA switch.\n  -text string\n    \tA text. (default \
                 \"a \\\"b\\\"\")\n";
     for line in [&["-h"][..], &["-switch", "--help"], &["-help", "-nothing"]] {
         let stop = few(line).unwrap_err();
-        assert_eq!((stop.code, stop.text.as_str()), (0, told), "{line:?}");
+        assert_eq!((stop.code, stop.text.as_str()), (0, reported), "{line:?}");
     }
 }
 

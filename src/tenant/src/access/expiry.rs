@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_is_told() {
+    fn the_most_urgent_is_reported() {
         let all = [
             an_expiry("certificate authority", 0, 3_650),
             an_expiry("client certificate", 0, 380),

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_told_from_what_yaml_reads_otherwise() {
+    fn a_text_is_distinguished_from_what_yaml_reads_otherwise() {
         let check = |expected, texts: &[&str]| {
             for text in texts {
                 assert_eq!(implicit(text), expected, "{text:?}");

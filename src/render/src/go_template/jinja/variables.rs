@@ -88,7 +88,7 @@ impl Writer<'_> {
         let (text, kind) = self.stored(value)?;
         if kind != wanted {
             return Err(self.refuse(&format!(
-                "`{name}` is assigned values of several kinds, or of one that only a run tells; \
+                "`{name}` is assigned values of several kinds, or of one that only a run shows; \
                  use a variable for each"
             )));
         }

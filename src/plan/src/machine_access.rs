@@ -8,14 +8,14 @@ use osm_tenant::{
 
 /// How the machines of a tenant reach their API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct MachineAccess {
     /// The API server's URL.
     pub api_server: String,
     /// The certificate authority in the bootstrap document, in PEM.
     pub kubernetes_ca: String,
 }
 
-impl Way {
+impl MachineAccess {
     /// The way that documents have. The settings precede what was found.
     pub fn new(
         settings: &TenantSettings,

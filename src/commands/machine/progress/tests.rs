@@ -3,14 +3,14 @@
 use super::*;
 
 /// Returns the facts about a machine that is a Ready node. Each test changes some of them.
-fn joined() -> Facts {
+fn joined() -> Observations {
     let issued = || CertificateRequest {
         name: "csr-1".to_owned(),
         approved: true,
         issued: true,
         ..CertificateRequest::default()
     };
-    Facts {
+    Observations {
         namespace: "kube-system".to_owned(),
         name: "one".to_owned(),
         machine: Known::Is(Some(Machine::default())),
@@ -30,8 +30,8 @@ fn joined() -> Facts {
     }
 }
 
-fn is_new() -> Facts {
-    Facts {
+fn is_new() -> Observations {
+    Observations {
         fetched: Known::Is(None),
         client: Known::Is(Vec::new()),
         serving: Known::Is(Vec::new()),
@@ -40,102 +40,106 @@ fn is_new() -> Facts {
     }
 }
 
-fn next(facts: &Facts) -> String {
-    way(facts).next.expect("it is not Ready")
+fn next(observed: &Observations) -> String {
+    progress(observed).next.expect("it is not Ready")
 }
 
 #[test]
 fn a_ready_node_needs_no_look() {
-    let way = way(&joined());
-    assert!(way.ready && way.next.is_none(), "{way:?}");
-    assert!(way.steps.iter().all(|it| it.state != State::Waiting));
+    let progress = progress(&joined());
+    assert!(progress.ready && progress.next.is_none(), "{progress:?}");
+    assert!(progress.steps.iter().all(|it| it.state != State::Waiting));
 }
 
 #[test]
 fn the_first_step_that_is_not_done_says_what_to_look_at() {
-    let mut facts = is_new();
-    assert!(next(&facts).contains("console"));
-    facts.client = Known::Is(vec![CertificateRequest {
+    let mut observed = is_new();
+    assert!(next(&observed).contains("console"));
+    observed.client = Known::Is(vec![CertificateRequest {
         name: "csr-7".to_owned(),
         ..CertificateRequest::default()
     }]);
-    assert!(next(&facts).contains("kubectl certificate approve csr-7"));
-    facts.client = Known::Is(vec![CertificateRequest {
+    assert!(next(&observed).contains("kubectl certificate approve csr-7"));
+    observed.client = Known::Is(vec![CertificateRequest {
         approved: true,
         ..CertificateRequest::default()
     }]);
-    assert!(next(&facts).contains("--cluster-signing-cert-file"));
-    facts.client = joined().client;
-    assert!(next(&facts).contains("journalctl -u kubelet"));
-    facts.node = Known::Is(Some(Node {
+    assert!(next(&observed).contains("--cluster-signing-cert-file"));
+    observed.client = joined().client;
+    assert!(next(&observed).contains("journalctl -u kubelet"));
+    observed.node = Known::Is(Some(Node {
         ready: Some(("False".to_owned(), None, "no network".to_owned())),
         ..Node::default()
     }));
-    assert!(next(&facts).contains("no network"));
+    assert!(next(&observed).contains("no network"));
 }
 
 #[test]
 fn what_went_wrong_comes_before_what_waits() {
-    let mut facts = is_new();
-    facts.documents = Known::Is(Documents {
+    let mut observed = is_new();
+    observed.documents = Known::Is(Documents {
         deployment: "kube-system/workers".to_owned(),
         missing: vec!["it".to_owned()],
         ..Documents::default()
     });
-    assert!(next(&facts).contains("osm explain kube-system/workers"));
+    assert!(next(&observed).contains("osm explain kube-system/workers"));
 }
 
 #[test]
 fn what_may_not_be_read_is_unknown_and_said_after_what_is_known() {
     let forbidden = || "forbidden".to_owned();
-    let mut facts = is_new();
-    facts.client = Known::Unknown(forbidden());
-    assert!(next(&facts).contains("console"), "the token was never used");
-    facts.fetched = Known::Unknown(forbidden());
-    facts.node = Known::Unknown(forbidden());
-    assert_eq!(next(&facts), "document fetched is unknown: forbidden");
+    let mut observed = is_new();
+    observed.client = Known::Unknown(forbidden());
+    assert!(
+        next(&observed).contains("console"),
+        "the token was never used"
+    );
+    observed.fetched = Known::Unknown(forbidden());
+    observed.node = Known::Unknown(forbidden());
+    assert_eq!(next(&observed), "document fetched is unknown: forbidden");
 }
 
 #[test]
 fn a_later_step_proves_an_earlier_one() {
-    let mut facts = joined();
-    facts.fetched = Known::Is(None);
-    facts.client = Known::Is(Vec::new());
-    let way = way(&facts);
+    let mut observed = joined();
+    observed.fetched = Known::Is(None);
+    observed.client = Known::Is(Vec::new());
+    let progress = progress(&observed);
     let proven = |step: &str| {
-        way.steps
+        progress
+            .steps
             .iter()
             .any(|it| it.step == step && it.state == State::Done)
     };
-    assert!(proven(FETCHED) && proven(CLIENT), "{way:?}");
+    assert!(proven(FETCHED) && proven(CLIENT), "{progress:?}");
 }
 
 #[test]
 fn a_node_does_not_hide_that_its_new_certificate_is_refused() {
-    let mut facts = joined();
-    facts.client = Known::Is(vec![CertificateRequest {
+    let mut observed = joined();
+    observed.client = Known::Is(vec![CertificateRequest {
         name: "csr-9".to_owned(),
         refused: Some("Denied: no".to_owned()),
         ..CertificateRequest::default()
     }]);
-    facts.node = Known::Is(Some(Node {
+    observed.node = Known::Is(Some(Node {
         ready: Some(("Unknown".to_owned(), None, "stopped".to_owned())),
         ..Node::default()
     }));
-    assert_eq!(next(&facts), "kubectl describe csr csr-9");
+    assert_eq!(next(&observed), "kubectl describe csr csr-9");
 }
 
 #[test]
 fn what_the_machine_is_past_is_not_what_to_look_at() {
-    let mut facts = joined();
-    facts.machine = Known::Is(None);
-    facts.documents = Known::Is(Documents {
+    let mut observed = joined();
+    observed.machine = Known::Is(None);
+    observed.documents = Known::Is(Documents {
         missing: vec!["it".to_owned()],
         ..Documents::default()
     });
-    facts.node = Known::Is(Some(Node {
+    observed.node = Known::Is(Some(Node {
         ready: Some(("Unknown".to_owned(), None, "stopped".to_owned())),
         ..Node::default()
     }));
-    assert!(next(&facts).contains("no longer reports"));
+    assert!(next(&observed).contains("no longer reports"));
 }

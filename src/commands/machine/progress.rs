@@ -61,7 +61,7 @@ pub(super) struct Node {
 
 /// Everything that is known about a machine.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct Observations {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) machine: Known<Option<Machine>>,
@@ -102,7 +102,7 @@ pub struct Step {
 
 /// The steps of one machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct Progress {
     /// The machine's name.
     pub machine: String,
     /// The steps, in their order.
@@ -133,18 +133,18 @@ impl Step {
 
 /// Evaluates the steps in their order. A step that the machine has passed is not a reason to check
 /// anything.
-pub(super) fn way(facts: &Facts) -> Way {
+pub(super) fn progress(observed: &Observations) -> Progress {
     let mut steps = vec![
-        machine(facts),
-        documents(facts),
-        fetched(facts),
-        client(facts),
-        node(facts),
-        serving(facts),
-        ready(facts),
+        machine(observed),
+        documents(observed),
+        fetched(observed),
+        client(observed),
+        node(observed),
+        serving(observed),
+        ready(observed),
     ];
-    let has_asked = matches!(&facts.client, Known::Is(requests) if !requests.is_empty());
-    let has_joined = matches!(facts.node, Known::Is(Some(_)));
+    let has_asked = matches!(&observed.client, Known::Is(requests) if !requests.is_empty());
+    let has_joined = matches!(observed.node, Known::Is(Some(_)));
     for step in &mut steps {
         let is_proven = match step.step {
             FETCHED => has_asked || has_joined,
@@ -171,8 +171,8 @@ pub(super) fn way(facts: &Facts) -> Way {
         .or_else(|| first(State::Unknown));
     let next = step.and_then(|it| it.next.clone());
     let ready = steps.last().is_some_and(|it| it.state == State::Done);
-    Way {
-        machine: facts.name.clone(),
+    Progress {
+        machine: observed.name.clone(),
         next: next.filter(|_| !ready),
         ready,
         steps,
@@ -191,11 +191,11 @@ fn unknown(step: &'static str, why: &str) -> Step {
     Step::new(step, State::Unknown, why).look_at(format!("{step} is unknown: {why}"))
 }
 
-fn machine(facts: &Facts) -> Step {
-    let Facts {
+fn machine(observed: &Observations) -> Step {
+    let Observations {
         namespace, name, ..
-    } = facts;
-    match &facts.machine {
+    } = observed;
+    match &observed.machine {
         Known::Unknown(why) => unknown(MACHINE, why),
         Known::Is(None) => Step::new(MACHINE, State::Waiting, "there is no Machine of this name")
             .look_at(format!(
@@ -216,8 +216,8 @@ fn machine(facts: &Facts) -> Step {
     }
 }
 
-fn documents(facts: &Facts) -> Step {
-    let documents = match &facts.documents {
+fn documents(observed: &Observations) -> Step {
+    let documents = match &observed.documents {
         Known::Is(documents) => documents,
         Known::Unknown(why) => return unknown(DOCUMENTS, why),
     };
@@ -247,8 +247,8 @@ fn documents(facts: &Facts) -> Step {
     Step::new(DOCUMENTS, State::Done, written)
 }
 
-fn fetched(facts: &Facts) -> Step {
-    match &facts.fetched {
+fn fetched(observed: &Observations) -> Step {
+    match &observed.fetched {
         Known::Unknown(why) => unknown(FETCHED, why),
         Known::Is(Some(day)) => Step::new(
             FETCHED,
@@ -266,9 +266,9 @@ const CONSOLE: &str = "the machine has not asked for a certificate: look at its 
     with `bootstrap:` and `setup:`; the lines above `failed, next attempt in` say why it stopped. \
     Without any of them, cloud-init has not run, or the machine got no user data";
 
-fn client(facts: &Facts) -> Step {
-    let Some(request) = last(&facts.client) else {
-        return match &facts.client {
+fn client(observed: &Observations) -> Step {
+    let Some(request) = last(&observed.client) else {
+        return match &observed.client {
             Known::Unknown(why) => unknown(CLIENT, why),
             Known::Is(_) => Step::new(
                 CLIENT,
@@ -286,11 +286,11 @@ fn client(facts: &Facts) -> Step {
     )
 }
 
-fn serving(facts: &Facts) -> Step {
-    let Some(request) = last(&facts.serving) else {
-        return match &facts.serving {
+fn serving(observed: &Observations) -> Step {
+    let Some(request) = last(&observed.serving) else {
+        return match &observed.serving {
             Known::Unknown(why) => unknown(SERVING, why),
-            Known::Is(_) if matches!(facts.node, Known::Is(Some(_))) => Step::new(
+            Known::Is(_) if matches!(observed.node, Known::Is(Some(_))) => Step::new(
                 SERVING,
                 State::Unknown,
                 "no request is there; Kubernetes deletes them after an hour or two",
@@ -328,8 +328,8 @@ fn certificate(step: &'static str, request: &CertificateRequest, waits: &str) ->
     ))
 }
 
-fn node(facts: &Facts) -> Step {
-    match &facts.node {
+fn node(observed: &Observations) -> Step {
+    match &observed.node {
         Known::Unknown(why) => unknown(NODE, why),
         Known::Is(Some(node)) => Step::new(
             NODE,
@@ -346,8 +346,8 @@ fn node(facts: &Facts) -> Step {
     }
 }
 
-fn ready(facts: &Facts) -> Step {
-    match &facts.node {
+fn ready(observed: &Observations) -> Step {
+    match &observed.node {
         Known::Unknown(why) => unknown(READY, why),
         Known::Is(None) => Step::new(READY, State::Waiting, "there is no node"),
         Known::Is(Some(node)) => match &node.ready {
