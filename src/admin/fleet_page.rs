@@ -6,18 +6,24 @@
 //! without its script.
 
 mod access;
+mod attempts;
+mod browser;
 mod document;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
 pub use self::access::Access;
-use self::access::Refusal;
+use self::access::{Asked, Refusal};
 use crate::admin::AdminState;
+use crate::port::Source;
 use crate::tenant::summary::{Filter, FleetSummary};
 
 /// How many pages are rendered concurrently: each takes some milliseconds for a thousand tenants,
@@ -67,30 +73,40 @@ impl FleetPage {
 }
 
 /// `/fleet`, for people.
-pub async fn html(State(state): State<AdminState>, uri: Uri, headers: HeaderMap) -> Response {
-    let answer = serve(&state, (&uri, &headers), document::html).await;
+pub async fn html(State(state): State<AdminState>, request: Parts) -> Response {
+    let answer = serve(&state, &request, document::html).await;
     let content = "text/html; charset=utf-8";
     finished(answer, (content, document::content_security_policy()))
 }
 
 /// `/fleet.json`, for programs.
-pub async fn json(State(state): State<AdminState>, uri: Uri, headers: HeaderMap) -> Response {
-    let answer = serve(&state, (&uri, &headers), document::json).await;
+pub async fn json(State(state): State<AdminState>, request: Parts) -> Response {
+    let answer = serve(&state, &request, document::json).await;
     finished(answer, ("application/json", "default-src 'none'"))
 }
 
 async fn serve(
     state: &AdminState,
-    (uri, headers): (&Uri, &HeaderMap),
+    request: &Parts,
     write: fn(&FleetSummary, &Filter) -> Result<Vec<u8>, document::Unwritable>,
 ) -> Result<Vec<u8>, Response> {
     let Some(page) = &state.fleet else {
         return Err(StatusCode::NOT_FOUND.into_response());
     };
-    page.access.admit(headers).await.map_err(refused)?;
-    let filter = filter(uri.query().unwrap_or_default());
+    let admitted = page.access.admit(asked(request)).await;
+    admitted.map_err(refused)?;
+    let filter = filter(request.uri.query().unwrap_or_default());
     let made = page.make(filter, write).await;
     made.map_err(IntoResponse::into_response)
+}
+
+/// The port says where a request came from. Requests that did not come over it share one source.
+fn asked(request: &Parts) -> Asked<'_> {
+    let source = request.extensions.get::<Source>().copied();
+    Asked {
+        headers: &request.headers,
+        source: source.unwrap_or_else(|| Source::of(Ipv4Addr::UNSPECIFIED.into())),
+    }
 }
 
 fn refused(refusal: Refusal) -> Response {
@@ -105,7 +121,18 @@ fn refused(refusal: Refusal) -> Response {
             "a bearer token is needed\n",
         )
             .into_response(),
+        Refusal::TooManyAttempts(wait) => (
+            StatusCode::TOO_MANY_REQUESTS,
+            [(header::RETRY_AFTER, seconds(wait).to_string())],
+            "too many tokens were sent from this address: wait a minute\n",
+        )
+            .into_response(),
     }
+}
+
+/// Returns whole seconds, rounded up: a client that waits so long is not early.
+const fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + if wait.subsec_nanos() > 0 { 1 } else { 0 }
 }
 
 /// Reads `?q=` and `?state=`; the last of each counts.

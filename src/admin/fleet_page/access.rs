@@ -1,13 +1,19 @@
 //! Access to the fleet page: this machine, where the port is on loopback; else clients that have
 //! the token.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::attempts::Attempts;
+use super::browser::names_this_machine;
+use crate::port::Source;
 
 /// A token is no longer than this: a file that is has been mistaken for one.
 const TOKEN_BYTES_MAX: u64 = 4_096;
@@ -18,6 +24,7 @@ const TOKEN_BYTES_MIN: usize = 16;
 #[derive(Debug)]
 pub struct Access {
     rule: Rule,
+    attempts: Attempts,
     /// Set once an obstacle was logged; it is logged again if it comes back.
     is_told: AtomicBool,
 }
@@ -42,6 +49,17 @@ pub enum Refusal {
     AnotherName,
     /// The token is missing or wrong, or the file has none.
     NoToken,
+    /// The source has sent too many tokens. It has to wait this long.
+    TooManyAttempts(Duration),
+}
+
+/// The parts of a request that decide about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Where it came from.
+    pub source: Source,
 }
 
 /// Why a file has no token.
@@ -63,6 +81,7 @@ impl Access {
         };
         Self {
             rule,
+            attempts: Attempts::default(),
             is_told: AtomicBool::new(false),
         }
     }
@@ -71,8 +90,9 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// The request has no valid token, or comes from another machine while none is set.
-    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// The request has no valid token, comes from another machine while none is set, or its source
+    /// has sent too many tokens.
+    pub async fn admit(&self, asked: Asked<'_>) -> Result<(), Refusal> {
         match &self.rule {
             Rule::Nobody => {
                 if !self.is_told.swap(true, Ordering::Relaxed) {
@@ -83,21 +103,26 @@ impl Access {
                 }
                 Err(Refusal::NotServed)
             }
-            Rule::Loopback if names_this_machine(headers) => Ok(()),
+            Rule::Loopback if names_this_machine(asked.headers) => Ok(()),
             Rule::Loopback => Err(Refusal::AnotherName),
-            Rule::Token(path) => self.compare(path, headers).await,
+            Rule::Token(path) => self.compare(path, asked).await,
         }
     }
 
     /// Reads the file at each request, so that a new token counts at once.
-    async fn compare(&self, path: &Path, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(sent) = bearer(headers) else {
+    async fn compare(&self, path: &Path, asked: Asked<'_>) -> Result<(), Refusal> {
+        let Some(sent) = bearer(asked.headers) else {
             return Err(Refusal::NoToken);
         };
+        let attempt = self.attempts.begin(asked.source, Instant::now());
+        attempt.map_err(Refusal::TooManyAttempts)?;
         let token = read(path).await;
         let is_new = self.is_told.swap(token.is_err(), Ordering::Relaxed) != token.is_err();
         match token {
-            Ok(token) if bool::from(token.ct_eq(sent)) => Ok(()),
+            Ok(token) if bool::from(token.ct_eq(sent)) => {
+                self.attempts.succeeded(asked.source);
+                Ok(())
+            }
             Ok(_) => Err(Refusal::NoToken),
             Err(error) => {
                 if is_new {
@@ -137,23 +162,11 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 const BEARER: &[u8] = b"bearer ";
 
-/// An address, or `localhost`: names that a stranger can point here are neither.
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST);
-    let Some(host) = host.and_then(|host| host.to_str().ok()) else {
-        return false;
-    };
-    if host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-    {
-        return true;
-    }
-    let name = host.split_once(':').map_or(host, |(name, _)| name);
-    name.eq_ignore_ascii_case("localhost")
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicU32;
 
     use super::*;
 
@@ -171,6 +184,14 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content.as_bytes()).unwrap();
         file
+    }
+
+    /// Asks from a source of its own, so that nothing is refused for its attempts.
+    async fn admit(access: &Access, headers: &HeaderMap) -> Result<(), Refusal> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let source = Source::of(Ipv4Addr::from_bits(number).into());
+        access.admit(Asked { headers, source }).await
     }
 
     fn access(address: &str, file: Option<&Path>) -> Access {
@@ -201,10 +222,10 @@ mod tests {
             // A token that nobody asked for opens nothing.
             let authorization = format!("Bearer {TOKEN}");
             let sent = headers(&[("host", host), ("authorization", &authorization)]);
-            let admitted = access(address, None).admit(&sent).await;
+            let admitted = admit(&access(address, None), &sent).await;
             assert_eq!(admitted, expected, "{address} as {host:?}");
         }
-        let nameless = access("127.0.0.1:1", None).admit(&HeaderMap::new()).await;
+        let nameless = admit(&access("127.0.0.1:1", None), &HeaderMap::new()).await;
         assert_eq!(nameless, Err(Refusal::AnotherName));
     }
 
@@ -224,11 +245,11 @@ mod tests {
                 (TOKEN.to_owned(), Err(Refusal::NoToken)),
             ] {
                 let sent = headers(&[("host", "osm.example"), ("authorization", &sent)]);
-                let admitted = access.admit(&sent).await;
+                let admitted = admit(&access, &sent).await;
                 assert_eq!(admitted, expected, "{sent:?} at {address}");
             }
             let nothing = headers(&[("host", "localhost")]);
-            assert_eq!(access.admit(&nothing).await, Err(Refusal::NoToken));
+            assert_eq!(admit(&access, &nothing).await, Err(Refusal::NoToken));
         }
     }
 
@@ -237,19 +258,45 @@ mod tests {
         let file = a_file(TOKEN);
         let access = access("0.0.0.0:1", Some(file.path()));
         let with = |token: &str| headers(&[("authorization", &format!("Bearer {token}"))]);
-        assert_eq!(access.admit(&with(TOKEN)).await, Ok(()));
+        assert_eq!(admit(&access, &with(TOKEN)).await, Ok(()));
         std::fs::write(file.path(), "another-of-sixteen-bytes").unwrap();
         let another = with("another-of-sixteen-bytes");
-        assert_eq!(access.admit(&with(TOKEN)).await, Err(Refusal::NoToken));
-        assert_eq!(access.admit(&another).await, Ok(()));
+        assert_eq!(admit(&access, &with(TOKEN)).await, Err(Refusal::NoToken));
+        assert_eq!(admit(&access, &another).await, Ok(()));
         for content in ["", "\n", "short", &"long".repeat(2_000)] {
             std::fs::write(file.path(), content).unwrap();
             for token in ["", content.trim(), TOKEN] {
-                let admitted = access.admit(&with(token)).await;
+                let admitted = admit(&access, &with(token)).await;
                 assert_eq!(admitted, Err(Refusal::NoToken), "{token:?}");
             }
         }
         std::fs::remove_file(file.path()).unwrap();
-        assert_eq!(access.admit(&another).await, Err(Refusal::NoToken));
+        assert_eq!(admit(&access, &another).await, Err(Refusal::NoToken));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_tries_tokens_has_to_wait_and_hinders_no_other() {
+        let file = a_file(TOKEN);
+        let access = access("0.0.0.0:1", Some(file.path()));
+        let [right, wrong] = [TOKEN, "wrong-of-sixteen-bytes"]
+            .map(|token| headers(&[("authorization", &format!("Bearer {token}"))]));
+        let ask = async |headers, number| {
+            let source = Source::of([10, 0, 0, number].into());
+            access.admit(Asked { headers, source }).await
+        };
+        for _ in 0..30 {
+            assert_eq!(ask(&right, 1).await, Ok(()), "the right token is free");
+        }
+        for _ in 0..10 {
+            assert_eq!(ask(&wrong, 1).await, Err(Refusal::NoToken));
+        }
+        let minute = Duration::from_mins(1);
+        let expected = Err(Refusal::TooManyAttempts(minute));
+        assert_eq!(ask(&right, 1).await, expected);
+        assert_eq!(ask(&right, 2).await, Ok(()));
+        let none = HeaderMap::new();
+        assert_eq!(ask(&none, 1).await, Err(Refusal::NoToken));
+        tokio::time::advance(minute).await;
+        assert_eq!(ask(&right, 1).await, Ok(()));
     }
 }
