@@ -143,7 +143,7 @@ pub fn router(state: AdminState) -> Router {
         .route("/healthz", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/fleet", get(fleet_page::html))
+        .route("/fleet", get(fleet_page::html).post(fleet_page::sign_in))
         .route("/fleet.json", get(fleet_page::json))
         .with_state(state)
 }

@@ -6,6 +6,7 @@
 pub mod drop_in;
 mod egress;
 mod flags;
+mod fleet_page;
 mod replica;
 mod tenant_defaults;
 mod tenant_policies;
@@ -14,8 +15,13 @@ mod trace_flags;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use self::{
-    egress::EgressFlags, flags::RunFlags, replica::ReplicaSettings,
-    tenant_defaults::tenant_defaults, tenant_policies::tenant_policies, trace_flags::TraceFlags,
+    egress::EgressFlags,
+    flags::RunFlags,
+    fleet_page::{FleetPageFlags, FleetPageSettings},
+    replica::ReplicaSettings,
+    tenant_defaults::tenant_defaults,
+    tenant_policies::tenant_policies,
+    trace_flags::TraceFlags,
 };
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
@@ -42,8 +48,8 @@ pub struct Settings {
     pub namespaces: Vec<String>,
     /// The address that the admin server listens on.
     pub admin_address: SocketAddr,
-    /// File with the bearer token of the fleet page; read at every request.
-    pub fleet_page_token_file: Option<PathBuf>,
+    /// Who may see the fleet page.
+    pub fleet_page: FleetPageSettings,
     /// The limits of each tenant.
     pub policies: Arc<TenantPolicies>,
     /// The defaults for settings that a tenant does not set.
@@ -138,6 +144,12 @@ pub enum InvalidSetting {
     /// The proxy to worker clusters is not one.
     #[error("--egress-proxy: {0}")]
     EgressProxy(#[from] NotAProxy),
+    /// A host of the fleet page is not a name.
+    #[error("--fleet-page-host must be a DNS name without a scheme and a port, not {found:?}")]
+    FleetPageHost {
+        /// What was given.
+        found: String,
+    },
     /// The selector is empty.
     #[error("--registration-selector must not be empty: every Secret would be a registration")]
     NoSelector,
@@ -205,7 +217,7 @@ impl RunFlags {
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
             admin_address: self.admin_address,
-            fleet_page_token_file: self.fleet_page_token_file,
+            fleet_page: self.fleet_page.check()?,
             policies: Arc::new(policies),
             reconciles_max: self.concurrent_renders,
             memory_limit: self.memory_limit,

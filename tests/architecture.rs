@@ -153,7 +153,8 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         "%error,",
         &[
             "src/admin/fleet_page.rs",
-            "src/admin/fleet_page/access.rs",
+            "src/admin/fleet_page/refusal.rs",
+            "src/admin/fleet_page/token_file.rs",
             "src/cli/run.rs",
             "src/telemetry.rs",
         ],

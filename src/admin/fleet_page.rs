@@ -1,18 +1,20 @@
 //! The fleet page: every tenant in a row, as HTML for people and as JSON for programs.
 //!
 //! It is shown to this machine where the admin port is on loopback, else to clients that have the
-//! token;
-//! `fleet_page/access.rs` decides. The page is one document: it asks nobody for anything, and works
-//! without its script.
+//! token, and to browsers that have signed in with it; `fleet_page/access.rs` decides. The page is
+//! one document: it asks nobody for anything, and works without its script.
 
 mod access;
 mod attempts;
 mod browser;
 mod document;
+mod login;
+mod refusal;
+mod session;
+mod token_file;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -20,8 +22,10 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
-pub use self::access::Access;
-use self::access::{Asked, Refusal};
+pub use self::access::{Access, AccessParams};
+use self::access::{Admitted, Asked, Refusal};
+use self::document::View;
+pub use self::login::post as sign_in;
 use crate::admin::AdminState;
 use crate::port::Source;
 use crate::tenant::summary::{Filter, FleetSummary};
@@ -29,6 +33,39 @@ use crate::tenant::summary::{Filter, FleetSummary};
 /// How many pages are rendered concurrently: each takes some milliseconds for a thousand tenants,
 /// and nobody may take them from reconciles by asking often.
 const PAGES_AT_ONCE: usize = 1;
+
+/// No page of another origin keeps a reference to ours.
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+/// No page of another origin loads ours.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+type Write = fn(&FleetSummary, &View) -> Result<Vec<u8>, document::Unwritable>;
+
+/// A form of the page.
+struct Form {
+    content: &'static str,
+    policy: fn() -> &'static str,
+    referrer: &'static str,
+    write: Write,
+    refuse: fn(Refusal) -> Response,
+}
+
+/// Without a referrer, browsers would hide the origin of the page's own forms.
+const HTML: Form = Form {
+    content: "text/html; charset=utf-8",
+    policy: document::content_security_policy,
+    referrer: "same-origin",
+    write: document::html,
+    refuse: refusal::page,
+};
+
+const JSON: Form = Form {
+    content: "application/json",
+    policy: || "default-src 'none'",
+    referrer: "no-referrer",
+    write: document::json,
+    refuse: refusal::line,
+};
 
 /// The page: its content, and who may see it.
 pub struct FleetPage {
@@ -51,18 +88,14 @@ impl FleetPage {
     }
 
     /// Makes an answer aside of the runtime, one after the other.
-    async fn make(
-        &self,
-        filter: Filter,
-        write: fn(&FleetSummary, &Filter) -> Result<Vec<u8>, document::Unwritable>,
-    ) -> Result<Vec<u8>, StatusCode> {
+    async fn make(&self, view: View, write: Write) -> Result<Vec<u8>, StatusCode> {
         let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let turn = turn.map_err(failed)?;
         let summary = Arc::clone(&self.summary);
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            write(&summary(&filter), &filter)
+            write(&summary(&view.filter), &view)
         });
         let made = made.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         made.map_err(|error| {
@@ -74,30 +107,34 @@ impl FleetPage {
 
 /// `/fleet`, for people.
 pub async fn html(State(state): State<AdminState>, request: Parts) -> Response {
-    let answer = serve(&state, &request, document::html).await;
-    let content = "text/html; charset=utf-8";
-    finished(answer, (content, document::content_security_policy()))
+    finished(serve(&state, &request, &HTML).await, &HTML)
 }
 
 /// `/fleet.json`, for programs.
 pub async fn json(State(state): State<AdminState>, request: Parts) -> Response {
-    let answer = serve(&state, &request, document::json).await;
-    finished(answer, ("application/json", "default-src 'none'"))
+    finished(serve(&state, &request, &JSON).await, &JSON)
 }
 
-async fn serve(
-    state: &AdminState,
-    request: &Parts,
-    write: fn(&FleetSummary, &Filter) -> Result<Vec<u8>, document::Unwritable>,
-) -> Result<Vec<u8>, Response> {
-    let Some(page) = &state.fleet else {
-        return Err(StatusCode::NOT_FOUND.into_response());
+async fn serve(state: &AdminState, request: &Parts, form: &Form) -> Response {
+    let (page, admitted) = match admit(state, request).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return (form.refuse)(refusal),
     };
-    let admitted = page.access.admit(asked(request)).await;
-    admitted.map_err(refused)?;
     let filter = filter(request.uri.query().unwrap_or_default());
-    let made = page.make(filter, write).await;
-    made.map_err(IntoResponse::into_response)
+    let made = page.make(View { filter, admitted }, form.write).await;
+    match made {
+        Ok(body) => ([(header::CONTENT_TYPE, form.content)], body).into_response(),
+        Err(status) => status.into_response(),
+    }
+}
+
+async fn admit<'a>(
+    state: &'a AdminState,
+    request: &Parts,
+) -> Result<(&'a FleetPage, Admitted), Refusal> {
+    let page = state.fleet.as_deref().ok_or(Refusal::NotServed)?;
+    let admitted = page.access.admit(asked(request)).await?;
+    Ok((page, admitted))
 }
 
 /// The port says where a request came from. Requests that did not come over it share one source.
@@ -107,32 +144,6 @@ fn asked(request: &Parts) -> Asked<'_> {
         headers: &request.headers,
         source: source.unwrap_or_else(|| Source::of(Ipv4Addr::UNSPECIFIED.into())),
     }
-}
-
-fn refused(refusal: Refusal) -> Response {
-    match refusal {
-        Refusal::NotServed => StatusCode::NOT_FOUND.into_response(),
-        Refusal::AnotherName => {
-            (StatusCode::FORBIDDEN, "ask by an address or as localhost\n").into_response()
-        }
-        Refusal::NoToken => (
-            StatusCode::UNAUTHORIZED,
-            [(header::WWW_AUTHENTICATE, "Bearer realm=\"osm\"")],
-            "a bearer token is needed\n",
-        )
-            .into_response(),
-        Refusal::TooManyAttempts(wait) => (
-            StatusCode::TOO_MANY_REQUESTS,
-            [(header::RETRY_AFTER, seconds(wait).to_string())],
-            "too many tokens were sent from this address: wait a minute\n",
-        )
-            .into_response(),
-    }
-}
-
-/// Returns whole seconds, rounded up: a client that waits so long is not early.
-const fn seconds(wait: Duration) -> u64 {
-    wait.as_secs() + if wait.subsec_nanos() > 0 { 1 } else { 0 }
 }
 
 /// Reads `?q=` and `?state=`; the last of each counts.
@@ -148,19 +159,15 @@ fn filter(query: &str) -> Filter {
     Filter::new(&text, &state)
 }
 
-/// Nothing of an answer is kept, guessed at, framed or told to another page.
-fn finished(
-    answer: Result<Vec<u8>, Response>,
-    (content, policy): (&'static str, &'static str),
-) -> Response {
-    let mut answer = answer.map_or_else(std::convert::identity, |body| {
-        ([(header::CONTENT_TYPE, content)], body).into_response()
-    });
-    let hardened: [(HeaderName, &'static str); 4] = [
-        (header::CONTENT_SECURITY_POLICY, policy),
+/// Nothing of an answer is kept, guessed at, framed or told to another site.
+fn finished(mut answer: Response, form: &Form) -> Response {
+    let hardened: [(HeaderName, &'static str); 6] = [
+        (header::CONTENT_SECURITY_POLICY, (form.policy)()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        (header::REFERRER_POLICY, form.referrer),
         (header::CACHE_CONTROL, "no-store"),
+        (OPENER_POLICY, "same-origin"),
+        (RESOURCE_POLICY, "same-origin"),
     ];
     for (name, value) in hardened {
         let value = HeaderValue::from_static(value);

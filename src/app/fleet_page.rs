@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use crate::admin::fleet_page::{Access, FleetPage};
+use crate::admin::fleet_page::{Access, AccessParams, FleetPage};
 use crate::client::clock::Clock;
 use crate::fleet::{fleet_summary, registry::Registry};
 use crate::settings::Settings;
@@ -18,8 +18,17 @@ pub fn of(
     let address = listener.local_addr().ok()?;
     let (registry, clock) = (Arc::clone(registry), clock.clone());
     let replica = settings.replica.instance.clone();
+    let access = AccessParams {
+        address,
+        token_file: settings.fleet_page.token_file.clone(),
+        hosts: settings.fleet_page.hosts.clone(),
+        now: {
+            let clock = clock.clone();
+            Arc::new(move || clock.now())
+        },
+    };
     Some(Arc::new(FleetPage::new(
-        Access::at(address, settings.fleet_page_token_file.clone()),
+        Access::new(access),
         move |filter| fleet_summary::summary(&registry, (replica.clone(), clock.now()), filter),
     )))
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use super::{EgressFlags, TraceFlags};
+use super::{EgressFlags, FleetPageFlags, TraceFlags};
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
 use crate::tenant::{
@@ -32,11 +32,9 @@ pub struct RunFlags {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
 
-    /// Serve /fleet and /fleet.json to clients that send the token in this file as
-    /// `Authorization: Bearer`. Without it they are served where --admin-address is on loopback,
-    /// to this machine alone, and nowhere else.
-    #[arg(long, value_name = "FILE")]
-    pub fleet_page_token_file: Option<PathBuf>,
+    /// The fleet page.
+    #[command(flatten)]
+    pub fleet_page: FleetPageFlags,
 
     /// Settings of tenants that set nothing: a YAML file with fields of a WorkerCluster's spec.
     #[arg(long, value_name = "FILE")]

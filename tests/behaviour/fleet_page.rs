@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::suite::administrator::get;
 use crate::suite::browser::{Scheme, dom, screenshot};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
-use crate::suite::life::{page, page_with};
+use crate::suite::life::{page, page_with, send};
 use crate::suite::process::Binary;
 use crate::suite::stage::{Stage, Tenant, WORKER};
 use crate::suite::wait;
@@ -85,6 +85,68 @@ pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'stat
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     let log = binary.stop().await;
     assert!(!log.contains("t0ken-of-this-test"), "the token is no news");
+}
+
+pub async fn a_browser_that_signs_in_at_one_replica_sees_the_page_of_each(world: &'static World) {
+    const TOKEN: &str = "t0ken-of-this-test-0002";
+    let stage = Stage::open(world, "fleet-page-session");
+    let tenant = stage.tenant().await;
+    let token = tempfile::NamedTempFile::new().expect("there is room for a file");
+    std::fs::write(token.path(), format!("{TOKEN}\n")).expect("the file is ours");
+    let path = token.path().to_str().expect("our path is text");
+    let replicas = ["osm-0", "osm-1"].map(|name| {
+        let flags = ["--log-filter", "trace", "--fleet-page-token-file", path];
+        Binary::start(&stage, &[&flags[..], &["--instance", name]].concat())
+    });
+    tenant.register().await;
+    let [here, there] = &replicas;
+    let (here, there) = (here.admin_address().await, there.admin_address().await);
+
+    let asked = page(&here, "/fleet").await;
+    assert!(asked.starts_with("HTTP/1.1 401 "), "{asked}");
+    assert!(asked.contains("type=\"password\""), "{asked}");
+    let foreign = sign_in(&here, ("http://127.0.0.1:1", TOKEN)).await;
+    assert!(foreign.starts_with("HTTP/1.1 403 "), "{foreign}");
+    let own = format!("http://{here}");
+    let wrong = sign_in(&here, (&own, "another-token-of-this-test")).await;
+    assert!(wrong.starts_with("HTTP/1.1 401 "), "{wrong}");
+    let signed = sign_in(&here, (&own, TOKEN)).await;
+    assert!(signed.starts_with("HTTP/1.1 303 "), "{signed}");
+    let (_, cookie) = signed.split_once("set-cookie: ").expect("it has a session");
+    let (cookie, _) = cookie
+        .split_once("; HttpOnly")
+        .expect("scripts cannot read it");
+
+    for address in [&here, &there] {
+        let head = format!("Host: {address}\r\nCookie: a=b; {cookie}");
+        wait::until("the page shows the tenant", async || {
+            let page = page_with(address, ("/fleet", &head)).await;
+            assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+            page.contains(&tenant.namespace).then_some(())
+        })
+        .await;
+        let stranger = format!("Host: evil.example\r\nCookie: {cookie}");
+        let refused = page_with(address, ("/fleet", &stranger)).await;
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    }
+    let [here, there] = replicas;
+    let log = here.stop().await + &there.stop().await;
+    let (_, session) = cookie.split_once('=').expect("it has a value");
+    for secret in [TOKEN, session] {
+        assert!(!log.contains(secret), "{secret} is logged");
+    }
+}
+
+/// Sends the form of the page as a page of this origin.
+async fn sign_in(address: &str, (origin, token): (&str, &str)) -> String {
+    let form = format!("token={token}");
+    let length = form.len();
+    let head = format!(
+        "POST /fleet?state=Healthy HTTP/1.1\r\nHost: {address}\r\nOrigin: {origin}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{form}"
+    );
+    send(address, &head).await
 }
 
 pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'static World) {

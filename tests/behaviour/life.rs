@@ -276,8 +276,13 @@ pub async fn page(address: &str, path: &str) -> String {
 
 /// A page of the admin port, asked for with these lines of a head.
 pub async fn page_with(address: &str, (path, head): (&str, &str)) -> String {
-    let mut stream = ok(TcpStream::connect(address).await, "the port is open");
     let request = format!("GET {path} HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n");
+    send(address, &request).await
+}
+
+/// The answer to this request, after which the connection is closed.
+pub async fn send(address: &str, request: &str) -> String {
+    let mut stream = ok(TcpStream::connect(address).await, "the port is open");
     ok(stream.write_all(request.as_bytes()).await, "it is sent");
     let mut text = String::new();
     ok(stream.read_to_string(&mut text).await, "it is answered");

@@ -217,6 +217,7 @@ macro_rules! scenarios {
             life::a_reconcile_is_linked_to_what_its_machine_deployment_was_changed_for,
             life::a_second_signal_ends_the_process_at_once,
             fleet_page::every_tenant_is_told_to_this_machine_or_for_the_token,
+            fleet_page::a_browser_that_signs_in_at_one_replica_sees_the_page_of_each,
             fleet_page::a_browser_shows_it_in_both_colour_schemes_and_filters,
             replicas::three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted,
             replicas::a_rolling_restart_of_three_loses_no_change_and_rotates_nothing,

@@ -1,32 +1,44 @@
 //! Access to the fleet page: this machine, where the port is on loopback; else clients that have
-//! the token.
+//! the token, or a session that was issued for it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
-use subtle::ConstantTimeEq;
-use tokio::io::AsyncReadExt;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::attempts::Attempts;
-use super::browser::names_this_machine;
+use super::browser::{is_form, is_host_of, is_same_origin};
+use super::session::SessionKey;
+use super::token_file::TokenFile;
 use crate::port::Source;
 
-/// A token is no longer than this: a file that is has been mistaken for one.
-const TOKEN_BYTES_MAX: u64 = 4_096;
-/// A token is no shorter than this: a shorter one would be guessed.
-const TOKEN_BYTES_MIN: usize = 16;
-
 /// Decides who may see the page.
-#[derive(Debug)]
 pub struct Access {
     rule: Rule,
+    /// The names under which browsers may sign in, besides addresses and `localhost`.
+    hosts: Vec<String>,
     attempts: Attempts,
-    /// Set once an obstacle was logged; it is logged again if it comes back.
-    is_told: AtomicBool,
+    /// The wall clock, by which sessions end.
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Set once a request that was refused without a token was logged.
+    is_reported: AtomicBool,
+}
+
+/// The parts of an [`Access`].
+pub struct AccessParams {
+    /// Where the port listens.
+    pub address: SocketAddr,
+    /// The file with the token.
+    pub token_file: Option<PathBuf>,
+    /// The names under which browsers may sign in, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// The wall clock, by which sessions end.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -35,8 +47,19 @@ enum Rule {
     Nobody,
     /// Every client of the port, which only this machine reaches.
     Loopback,
-    /// Clients that send the token in this file.
-    Token(PathBuf),
+    /// Clients that send the token in this file, or a session that was issued for it.
+    Token(TokenFile),
+}
+
+/// Why a request is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It comes from this machine.
+    Loopback,
+    /// It has the token.
+    Bearer,
+    /// It has a session.
+    Session,
 }
 
 /// Why somebody does not see the page.
@@ -44,11 +67,19 @@ enum Rule {
 pub enum Refusal {
     /// There is no page here.
     NotServed,
-    /// The request names a host that is not this machine: a page of somebody else's whose name
-    /// leads here would read ours.
+    /// The request names a host that is not this machine, or not known: a page of somebody else's
+    /// whose name leads here would read ours.
     AnotherName,
-    /// The token is missing or wrong, or the file has none.
+    /// The form was sent by another page.
+    ForeignOrigin,
+    /// The request should have been a form.
+    NotAForm,
+    /// The request has neither a token nor a session.
     NoToken,
+    /// The token is not the one in the file.
+    WrongToken,
+    /// The file has no token.
+    NoTokenIsSet,
     /// The source has sent too many tokens. It has to wait this long.
     TooManyAttempts(Duration),
 }
@@ -62,27 +93,20 @@ pub struct Asked<'a> {
     pub source: Source,
 }
 
-/// Why a file has no token.
-#[derive(Debug, thiserror::Error)]
-enum NoToken {
-    #[error("cannot read it")]
-    Unreadable(#[source] std::io::Error),
-    #[error("its content has fewer than {TOKEN_BYTES_MIN} or more than {TOKEN_BYTES_MAX} bytes")]
-    Length,
-}
-
 impl Access {
-    /// The rule for a port at this address. A token is asked for wherever one is set.
-    pub fn at(address: SocketAddr, token_file: Option<PathBuf>) -> Self {
-        let rule = match token_file {
-            Some(path) => Rule::Token(path),
-            None if address.ip().to_canonical().is_loopback() => Rule::Loopback,
+    /// Creates the rule for a port at this address. A token is asked for wherever one is set.
+    pub fn new(params: AccessParams) -> Self {
+        let rule = match params.token_file {
+            Some(path) => Rule::Token(TokenFile::new(path)),
+            None if params.address.ip().to_canonical().is_loopback() => Rule::Loopback,
             None => Rule::Nobody,
         };
         Self {
             rule,
+            hosts: params.hosts,
             attempts: Attempts::default(),
-            is_told: AtomicBool::new(false),
+            now: params.now,
+            is_reported: AtomicBool::new(false),
         }
     }
 
@@ -90,12 +114,12 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// The request has no valid token, comes from another machine while none is set, or its source
-    /// has sent too many tokens.
-    pub async fn admit(&self, asked: Asked<'_>) -> Result<(), Refusal> {
+    /// The request has neither a valid token nor a session, comes from another machine while none
+    /// is set, or its source has sent too many tokens.
+    pub async fn admit(&self, asked: Asked<'_>) -> Result<Admitted, Refusal> {
         match &self.rule {
             Rule::Nobody => {
-                if !self.is_told.swap(true, Ordering::Relaxed) {
+                if !self.is_reported.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         "somebody asked for the fleet page; beyond loopback it is served with \
                          --fleet-page-token-file only"
@@ -103,53 +127,100 @@ impl Access {
                 }
                 Err(Refusal::NotServed)
             }
-            Rule::Loopback if names_this_machine(asked.headers) => Ok(()),
+            Rule::Loopback if is_host_of(asked.headers, &[]) => Ok(Admitted::Loopback),
             Rule::Loopback => Err(Refusal::AnotherName),
-            Rule::Token(path) => self.compare(path, asked).await,
+            Rule::Token(file) => self.admit_by_token(file, asked).await,
         }
     }
 
-    /// Reads the file at each request, so that a new token counts at once.
-    async fn compare(&self, path: &Path, asked: Asked<'_>) -> Result<(), Refusal> {
-        let Some(sent) = bearer(asked.headers) else {
-            return Err(Refusal::NoToken);
-        };
-        let attempt = self.attempts.begin(asked.source, Instant::now());
-        attempt.map_err(Refusal::TooManyAttempts)?;
-        let token = read(path).await;
-        let is_new = self.is_told.swap(token.is_err(), Ordering::Relaxed) != token.is_err();
-        match token {
-            Ok(token) if bool::from(token.ct_eq(sent)) => {
-                self.attempts.succeeded(asked.source);
-                Ok(())
-            }
-            Ok(_) => Err(Refusal::NoToken),
-            Err(error) => {
-                if is_new {
-                    let error = crate::telemetry::chain::chain(&error);
-                    let file = path.display();
-                    tracing::warn!(%file, %error, "--fleet-page-token-file has no token");
-                }
-                Err(Refusal::NoToken)
-            }
+    async fn admit_by_token(
+        &self,
+        file: &TokenFile,
+        asked: Asked<'_>,
+    ) -> Result<Admitted, Refusal> {
+        if let Some(sent) = bearer(asked.headers) {
+            self.compare(file, (sent, asked.source)).await?;
+            return Ok(Admitted::Bearer);
         }
+        // A browser sends the session under each name that leads here; a program that has the token
+        // chooses the name itself.
+        if !is_host_of(asked.headers, &self.hosts) {
+            return Err(Refusal::AnotherName);
+        }
+        let key = file.key().await.ok_or(Refusal::NoTokenIsSet)?;
+        if key.admits(asked.headers, (self.now)()) {
+            Ok(Admitted::Session)
+        } else {
+            Err(Refusal::NoToken)
+        }
+    }
+
+    /// Compares a token with that of the file, and returns its key. The attempt counts before.
+    async fn compare(
+        &self,
+        file: &TokenFile,
+        (sent, source): (&[u8], Source),
+    ) -> Result<SessionKey, Refusal> {
+        let attempt = self.attempts.begin(source, Instant::now());
+        attempt.map_err(Refusal::TooManyAttempts)?;
+        let key = file.key().await.ok_or(Refusal::NoTokenIsSet)?;
+        if !key.is(&SessionKey::derive(sent)) {
+            return Err(Refusal::WrongToken);
+        }
+        self.attempts.succeeded(source);
+        Ok(key)
+    }
+
+    /// Checks, before its body is read, that a form was sent by our own page.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to sign in to, the host is not known, another page sent the form, or it is
+    /// no form.
+    pub fn accept_form(&self, headers: &HeaderMap) -> Result<Form<'_>, Refusal> {
+        let Rule::Token(file) = &self.rule else {
+            return Err(Refusal::NotServed);
+        };
+        if !is_host_of(headers, &self.hosts) {
+            return Err(Refusal::AnotherName);
+        }
+        if !is_same_origin(headers) {
+            return Err(Refusal::ForeignOrigin);
+        }
+        if !is_form(headers) {
+            return Err(Refusal::NotAForm);
+        }
+        Ok(Form { access: self, file })
     }
 }
 
-async fn read(path: &Path) -> Result<Vec<u8>, NoToken> {
-    let file = tokio::fs::File::open(path).await;
-    let mut bytes = Vec::new();
-    file.map_err(NoToken::Unreadable)?
-        .take(TOKEN_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .await
-        .map_err(NoToken::Unreadable)?;
-    let is_long = bytes.len() as u64 > TOKEN_BYTES_MAX;
-    let token = bytes.trim_ascii();
-    if is_long || token.len() < TOKEN_BYTES_MIN {
-        return Err(NoToken::Length);
+/// A form of our own page.
+pub struct Form<'a> {
+    access: &'a Access,
+    file: &'a TokenFile,
+}
+
+/// A cookie: its name and its value.
+pub struct Cookie(pub String, pub String);
+
+impl Form<'_> {
+    /// Returns the session of a browser that sent the token.
+    ///
+    /// # Errors
+    ///
+    /// The token is not the one in the file, the file has none, or the source has sent too many.
+    pub async fn sign_in(&self, token: &[u8], source: Source) -> Result<Cookie, Refusal> {
+        let key = self.access.compare(self.file, (token, source)).await?;
+        let session = key.issue((self.access.now)());
+        Ok(Cookie(key.cookie_name(), session))
     }
-    Ok(token.to_vec())
+
+    /// Returns the name of the cookie that a browser has to forget, or `None` if the file has no
+    /// token.
+    pub async fn sign_out(&self) -> Option<String> {
+        let key = self.file.key().await;
+        key.map(|key| key.cookie_name())
+    }
 }
 
 /// The scheme is a word in any case.
@@ -166,6 +237,7 @@ const BEARER: &[u8] = b"bearer ";
 mod tests {
     use std::io::Write;
     use std::net::Ipv4Addr;
+    use std::path::Path;
     use std::sync::atomic::AtomicU32;
 
     use super::*;
@@ -187,7 +259,7 @@ mod tests {
     }
 
     /// Asks from a source of its own, so that nothing is refused for its attempts.
-    async fn admit(access: &Access, headers: &HeaderMap) -> Result<(), Refusal> {
+    async fn admit(access: &Access, headers: &HeaderMap) -> Result<Admitted, Refusal> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let source = Source::of(Ipv4Addr::from_bits(number).into());
@@ -195,19 +267,24 @@ mod tests {
     }
 
     fn access(address: &str, file: Option<&Path>) -> Access {
-        Access::at(address.parse().unwrap(), file.map(Path::to_owned))
+        Access::new(AccessParams {
+            address: address.parse().unwrap(),
+            token_file: file.map(Path::to_owned),
+            hosts: vec!["osm.example".to_owned()],
+            now: Arc::new(|| Timestamp::from_second(1_000_000).unwrap()),
+        })
     }
 
     #[tokio::test]
     async fn where_there_is_no_token_the_page_is_for_this_machine_alone() {
         for (address, host, expected) in [
-            ("127.0.0.1:1", "127.0.0.1:1", Ok(())),
-            ("127.0.0.1:1", "127.0.0.1", Ok(())),
-            ("127.0.0.1:1", "LOCALHOST:8080", Ok(())),
-            ("127.9.9.9:1", "localhost", Ok(())),
-            ("[::1]:1", "[::1]:8080", Ok(())),
-            ("[::1]:1", "[::1]", Ok(())),
-            ("[::ffff:127.0.0.1]:1", "localhost", Ok(())),
+            ("127.0.0.1:1", "127.0.0.1:1", Ok(Admitted::Loopback)),
+            ("127.0.0.1:1", "127.0.0.1", Ok(Admitted::Loopback)),
+            ("127.0.0.1:1", "LOCALHOST:8080", Ok(Admitted::Loopback)),
+            ("127.9.9.9:1", "localhost", Ok(Admitted::Loopback)),
+            ("[::1]:1", "[::1]:8080", Ok(Admitted::Loopback)),
+            ("[::1]:1", "[::1]", Ok(Admitted::Loopback)),
+            ("[::ffff:127.0.0.1]:1", "localhost", Ok(Admitted::Loopback)),
             ("127.0.0.1:1", "evil.example:1", Err(Refusal::AnotherName)),
             (
                 "127.0.0.1:1",
@@ -235,11 +312,11 @@ mod tests {
         for address in ["127.0.0.1:1", "0.0.0.0:1"] {
             let access = access(address, Some(file.path()));
             for (sent, expected) in [
-                (format!("Bearer {TOKEN}"), Ok(())),
-                (format!("bearer  {TOKEN}"), Ok(())),
-                (format!("Bearer {TOKEN}x"), Err(Refusal::NoToken)),
-                ("Bearer s3cr3t".to_owned(), Err(Refusal::NoToken)),
-                ("Bearer ".to_owned(), Err(Refusal::NoToken)),
+                (format!("Bearer {TOKEN}"), Ok(Admitted::Bearer)),
+                (format!("bearer  {TOKEN}"), Ok(Admitted::Bearer)),
+                (format!("Bearer {TOKEN}x"), Err(Refusal::WrongToken)),
+                ("Bearer s3cr3t".to_owned(), Err(Refusal::WrongToken)),
+                ("Bearer ".to_owned(), Err(Refusal::WrongToken)),
                 ("Bearer".to_owned(), Err(Refusal::NoToken)),
                 (format!("Basic {TOKEN}"), Err(Refusal::NoToken)),
                 (TOKEN.to_owned(), Err(Refusal::NoToken)),
@@ -258,20 +335,20 @@ mod tests {
         let file = a_file(TOKEN);
         let access = access("0.0.0.0:1", Some(file.path()));
         let with = |token: &str| headers(&[("authorization", &format!("Bearer {token}"))]);
-        assert_eq!(admit(&access, &with(TOKEN)).await, Ok(()));
+        assert_eq!(admit(&access, &with(TOKEN)).await, Ok(Admitted::Bearer));
         std::fs::write(file.path(), "another-of-sixteen-bytes").unwrap();
         let another = with("another-of-sixteen-bytes");
-        assert_eq!(admit(&access, &with(TOKEN)).await, Err(Refusal::NoToken));
-        assert_eq!(admit(&access, &another).await, Ok(()));
+        assert_eq!(admit(&access, &with(TOKEN)).await, Err(Refusal::WrongToken));
+        assert_eq!(admit(&access, &another).await, Ok(Admitted::Bearer));
         for content in ["", "\n", "short", &"long".repeat(2_000)] {
             std::fs::write(file.path(), content).unwrap();
             for token in ["", content.trim(), TOKEN] {
                 let admitted = admit(&access, &with(token)).await;
-                assert_eq!(admitted, Err(Refusal::NoToken), "{token:?}");
+                assert_eq!(admitted, Err(Refusal::NoTokenIsSet), "{token:?}");
             }
         }
         std::fs::remove_file(file.path()).unwrap();
-        assert_eq!(admit(&access, &another).await, Err(Refusal::NoToken));
+        assert_eq!(admit(&access, &another).await, Err(Refusal::NoTokenIsSet));
     }
 
     #[tokio::test(start_paused = true)]
@@ -285,18 +362,22 @@ mod tests {
             access.admit(Asked { headers, source }).await
         };
         for _ in 0..30 {
-            assert_eq!(ask(&right, 1).await, Ok(()), "the right token is free");
+            assert_eq!(
+                ask(&right, 1).await,
+                Ok(Admitted::Bearer),
+                "the right token is free"
+            );
         }
         for _ in 0..10 {
-            assert_eq!(ask(&wrong, 1).await, Err(Refusal::NoToken));
+            assert_eq!(ask(&wrong, 1).await, Err(Refusal::WrongToken));
         }
         let minute = Duration::from_mins(1);
         let expected = Err(Refusal::TooManyAttempts(minute));
         assert_eq!(ask(&right, 1).await, expected);
-        assert_eq!(ask(&right, 2).await, Ok(()));
-        let none = HeaderMap::new();
+        assert_eq!(ask(&right, 2).await, Ok(Admitted::Bearer));
+        let none = headers(&[("host", "localhost")]);
         assert_eq!(ask(&none, 1).await, Err(Refusal::NoToken));
         tokio::time::advance(minute).await;
-        assert_eq!(ask(&right, 1).await, Ok(()));
+        assert_eq!(ask(&right, 1).await, Ok(Admitted::Bearer));
     }
 }

@@ -8,9 +8,11 @@ use jiff::Timestamp;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context, value::Serde};
 use sha2::{Digest, Sha256};
 
+use super::access::Admitted;
 use crate::tenant::summary::{Filter, FleetSummary, State};
 
 const TEMPLATE: &str = include_str!("fleet.html");
+const SIGN_IN: &str = include_str!("login.html");
 const STYLE: &str = include_str!("fleet.css");
 const SCRIPT: &str = include_str!("fleet.js");
 
@@ -18,6 +20,14 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const KIB: f64 = 1_024.0;
+
+/// What a request wants to see.
+pub struct View {
+    /// The tenants that it asks for.
+    pub filter: Filter,
+    /// Why it is let in.
+    pub admitted: Admitted,
+}
 
 /// A page that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +56,9 @@ pub fn content_security_policy() -> &'static str {
 }
 
 /// The page for people.
-pub fn html(summary: &FleetSummary, filter: &Filter) -> Result<Vec<u8>, Unwritable> {
-    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
+pub fn html(summary: &FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> {
     let now = summary.taken_at.0;
+    let filter = &view.filter;
     let template = ENVIRONMENT.template_from_named_str("fleet.html", TEMPLATE)?;
     let context = context! {
         style => STYLE,
@@ -58,16 +68,26 @@ pub fn html(summary: &FleetSummary, filter: &Filter) -> Result<Vec<u8>, Unwritab
         states => State::ALL.map(State::as_str),
         query => filter.query(),
         state => filter.state().map_or("", State::as_str),
+        has_session => view.admitted == Admitted::Session,
     };
     Ok(template.render(context)?.into_bytes())
 }
 
 /// The page for programs.
-pub fn json(summary: &FleetSummary, _: &Filter) -> Result<Vec<u8>, Unwritable> {
+pub fn json(summary: &FleetSummary, _: &View) -> Result<Vec<u8>, Unwritable> {
     let mut page = serde_json::to_vec_pretty(summary)?;
     page.push(b'\n');
     Ok(page)
 }
+
+/// The page where a browser signs in, with the reason why it has to, which may be empty.
+pub fn sign_in(message: &str) -> Result<Vec<u8>, Unwritable> {
+    let template = ENVIRONMENT.template_from_named_str("login.html", SIGN_IN)?;
+    let context = context! { style => STYLE, message };
+    Ok(template.render(context)?.into_bytes())
+}
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -49,7 +50,7 @@ fn a_report(message: &str) -> Report {
     }
 }
 
-fn a_row(name: &str, message: &str) -> Row {
+pub(super) fn a_row(name: &str, message: &str) -> Row {
     let statistics = Statistics {
         queue: Queue {
             waiting: 3,
@@ -66,7 +67,7 @@ fn a_row(name: &str, message: &str) -> Row {
     summary::row(name.to_owned(), known)
 }
 
-fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
+pub(super) fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
     let taken_by = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
     let page = FleetPage::new(access, move |filter| {
         FleetSummary::new(taken_by.clone(), rows.clone(), filter)
@@ -80,8 +81,17 @@ fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
     }
 }
 
+fn access(address: [u8; 4], token_file: Option<PathBuf>) -> Access {
+    Access::new(AccessParams {
+        address: (address, 8080).into(),
+        token_file,
+        hosts: Vec::new(),
+        now: Arc::new(|| Timestamp::from_second(4_700).unwrap()),
+    })
+}
+
 fn on_loopback() -> Access {
-    Access::at(([127, 0, 0, 1], 8080).into(), None)
+    access([127, 0, 0, 1], None)
 }
 
 async fn ask(state: &AdminState, path: &str, authorization: &str) -> (Response, String) {
@@ -232,6 +242,8 @@ async fn a_browser_may_run_our_script_and_style_and_fetch_nothing() {
         .unwrap();
     assert!(policy.starts_with("default-src 'none'; "), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
+    // With `no-referrer`, a browser would send `Origin: null` with the form of this page.
+    assert_eq!(answer.headers()["referrer-policy"], "same-origin");
     for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
         let (_, rest) = page.split_once(open).unwrap();
         let (content, _) = rest.split_once(close).unwrap();
@@ -253,17 +265,22 @@ async fn a_browser_may_run_our_script_and_style_and_fetch_nothing() {
     assert_eq!(answer.headers()["content-type"], "application/json");
     assert_eq!(answer.headers()["cache-control"], "no-store");
     assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(answer.headers()["referrer-policy"], "no-referrer");
+    assert_eq!(
+        answer.headers()["cross-origin-opener-policy"],
+        "same-origin"
+    );
 }
 
 #[tokio::test]
 async fn both_forms_are_shown_to_whom_the_access_lets_in_alone() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), TOKEN).unwrap();
-    let anywhere = ([0, 0, 0, 0], 8080).into();
+    let anywhere = [0, 0, 0, 0];
     let rows = || vec![a_row("berlin/worker", "one")];
     let open = a_state(on_loopback(), rows());
-    let closed = a_state(Access::at(anywhere, None), rows());
-    let by_token = Access::at(anywhere, Some(file.path().to_owned()));
+    let closed = a_state(access(anywhere, None), rows());
+    let by_token = access(anywhere, Some(file.path().to_owned()));
     let by_token = a_state(by_token, rows());
     let none = AdminState {
         fleet: None,

@@ -1,0 +1,81 @@
+//! What somebody is told who does not see the fleet page: a browser can sign in, a program reads
+//! one line.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::access::Refusal;
+use super::document;
+
+/// Returns the answer to a program.
+pub fn line(refusal: Refusal) -> Response {
+    let answer = match refusal {
+        Refusal::NotServed => StatusCode::NOT_FOUND.into_response(),
+        _ => format!("{}\n", message(refusal)).into_response(),
+    };
+    with_status(refusal, answer)
+}
+
+/// Returns the answer to a browser: the page where it can sign in, if that would help.
+pub fn page(refusal: Refusal) -> Response {
+    let can_sign_in = matches!(
+        refusal,
+        Refusal::NoToken
+            | Refusal::WrongToken
+            | Refusal::NoTokenIsSet
+            | Refusal::TooManyAttempts(_)
+    );
+    if !can_sign_in {
+        return line(refusal);
+    }
+    let said = match refusal {
+        Refusal::NoToken => "",
+        _ => message(refusal),
+    };
+    match document::sign_in(said) {
+        Ok(page) => {
+            let content = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+            with_status(refusal, (content, page).into_response())
+        }
+        Err(error) => {
+            tracing::error!(%error, "the sign-in page cannot be made");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+const fn message(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotServed => "there is no fleet page",
+        Refusal::AnotherName => {
+            "this host is not known: ask by an address, as localhost, or by a name of \
+             --fleet-page-host"
+        }
+        Refusal::ForeignOrigin => "another page sent this form",
+        Refusal::NotAForm => "this is not a form",
+        Refusal::NoToken => "a bearer token is needed",
+        Refusal::WrongToken => "this is not the token",
+        Refusal::NoTokenIsSet => "no token is configured: the file has none",
+        Refusal::TooManyAttempts(_) => "too many tokens were sent from this address: wait a minute",
+    }
+}
+
+fn with_status(refusal: Refusal, answer: Response) -> Response {
+    match refusal {
+        Refusal::NotServed => (StatusCode::NOT_FOUND, answer).into_response(),
+        Refusal::AnotherName | Refusal::ForeignOrigin => {
+            (StatusCode::FORBIDDEN, answer).into_response()
+        }
+        Refusal::NotAForm => (StatusCode::UNSUPPORTED_MEDIA_TYPE, answer).into_response(),
+        Refusal::NoToken | Refusal::WrongToken | Refusal::NoTokenIsSet => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"osm\"")];
+            (StatusCode::UNAUTHORIZED, challenge, answer).into_response()
+        }
+        Refusal::TooManyAttempts(wait) => {
+            // Rounded up: a client that waits so long is not early.
+            let seconds = wait.as_millis().div_ceil(1_000);
+            let retry = [(header::RETRY_AFTER, seconds.to_string())];
+            (StatusCode::TOO_MANY_REQUESTS, retry, answer).into_response()
+        }
+    }
+}
