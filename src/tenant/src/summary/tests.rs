@@ -1,8 +1,14 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use osm_api::reason::Reason;
+use std::collections::BTreeSet;
 
-use super::*;
-use crate::report::ProfileTried;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use osm_api::{
+    condition::ConditionType,
+    reason::Reason,
+    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+};
+
+use super::{cause::WHY_CHARACTERS_MAX, query::QUERY_CHARACTERS_MAX, *};
+use crate::report::{ConditionState, Outcome, ProfileTried, Report};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
