@@ -209,12 +209,13 @@ pub async fn run_with(
     let client = process_client(&outside.management, settings.request_timeout, counted);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
+        let known = (&registry, &placement.shards, &outside.clock);
         let state = AdminState {
             metrics: outside.metrics.clone(),
             pulse: Some(pulse),
             readiness: readiness.clone(),
             refresh: metrics_update(&registry, &outside.memory, &outside.metrics),
-            fleet: fleet_page::of(&settings, &listener, (&registry, &outside.clock)),
+            fleet: fleet_page::of(&settings, &listener, known),
         };
         tasks.serve_admin(listener, state, &outside.lifeline);
     }

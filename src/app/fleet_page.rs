@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::admin::fleet_page::{Access, AccessParams, FleetPage};
 use crate::client::clock::Clock;
-use crate::fleet::{fleet_summary, registry::Registry};
+use crate::fleet::{
+    fleet_summary::{self, Sources},
+    registry::Registry,
+    sharding::shard::Shard,
+};
 use crate::settings::Settings;
 
 /// Returns the fleet page, or `None` if the socket has no local address.
 pub fn of(
     settings: &Settings,
     listener: &TcpListener,
-    (registry, clock): (&Arc<Registry>, &Clock),
+    (registry, shards, clock): (&Arc<Registry>, &watch::Receiver<Shard>, &Clock),
 ) -> Option<Arc<FleetPage>> {
     let address = listener.local_addr().ok()?;
-    let (registry, clock) = (Arc::clone(registry), clock.clone());
+    let (registry, shards, clock) = (Arc::clone(registry), shards.clone(), clock.clone());
     let replica = settings.replica.instance.clone();
     let access = AccessParams {
         address,
@@ -29,6 +34,13 @@ pub fn of(
     };
     Some(Arc::new(FleetPage::new(
         Access::new(access),
-        move |filter| fleet_summary::summary(&registry, (replica.clone(), clock.now()), filter),
+        move |filter| {
+            let shard = shards.borrow().clone();
+            let sources = Sources {
+                registry: &registry,
+                shard: &shard,
+            };
+            fleet_summary::summary(sources, (replica.clone(), clock.now()), filter)
+        },
     )))
 }

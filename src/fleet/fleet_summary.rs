@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::registry::{Place, RegisteredCluster, Registry};
+use super::{
+    registry::{Place, RegisteredCluster, Registry},
+    sharding::shard::Shard,
+};
 use crate::api::{
     condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState,
 };
@@ -80,17 +83,36 @@ impl FleetCounts {
     }
 }
 
+/// What a summary is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// The tenants.
+    pub registry: &'a Registry,
+    /// Which replica serves which of them.
+    pub shard: &'a Shard,
+}
+
 /// Returns a row for each tenant, as this replica knows it now.
 pub fn summary(
-    registry: &Registry,
+    sources: Sources<'_>,
     taken_by: (String, Timestamp),
     filter: &Filter,
 ) -> FleetSummary {
-    let registered = registry.all();
-    let rows = registered
-        .iter()
-        .map(|registered| row(registered))
-        .collect();
+    let registered = sources.registry.all();
+    let rows = registered.iter().map(|registered| {
+        let served_by = match registered.place() {
+            Place::Here => Some(taken_by.0.clone()),
+            Place::Elsewhere => {
+                let owner = sources.shard.owner(&registered.id.tenant);
+                owner.map(str::to_owned)
+            }
+        };
+        Row {
+            served_by,
+            ..row(registered)
+        }
+    });
+    let rows = rows.collect();
     FleetSummary::new(taken_by, rows, filter)
 }
 
@@ -170,6 +192,8 @@ mod tests {
     use super::*;
     use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
     use crate::fleet::discovery::Registration;
+    use crate::fleet::sharding::{Holder, View};
+    use crate::tenant::id::TenantId;
     use crate::tenant::{id::RegistrationId, report::ConditionState, summary::State};
 
     #[test]
@@ -204,11 +228,20 @@ mod tests {
             }
         }
         let taken_by = ("osm-0".to_owned(), Timestamp::UNIX_EPOCH);
-        let summary = super::summary(&registry, taken_by, &Filter::default());
+        let mut shard = Shard::nothing("osm-0");
+        shard.settle(&View([Holder::parse("osm-1")].into()));
+        let sources = Sources {
+            registry: &registry,
+            shard: &shard,
+        };
+        let summary = super::summary(sources, taken_by, &Filter::default());
         let [here, elsewhere] = summary.tenants.as_slice() else {
             panic!("{summary:?}");
         };
         assert_eq!(here.name, "berlin/worker");
+        assert_eq!(here.served_by.as_deref(), Some("osm-0"));
+        let owner = shard.owner(&TenantId::new("lisbon"));
+        assert!(owner.is_some() && elsewhere.served_by.as_deref() == owner);
         assert_eq!(here.state, State::NotEngaged);
         assert_eq!(here.user_data_bytes_max, Some(7));
         assert_eq!(here.version, None, "not known here yet");

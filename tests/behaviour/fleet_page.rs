@@ -129,6 +129,28 @@ pub async fn a_browser_that_signs_in_at_one_replica_sees_the_page_of_each(world:
         let refused = page_with(address, ("/fleet", &stranger)).await;
         assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
     }
+    wait::until(
+        "both pages name the replica that serves the tenant",
+        async || {
+            let mut rows = Vec::new();
+            for address in [&here, &there] {
+                let head = format!("Host: {address}\r\nCookie: {cookie}");
+                let answer = page_with(address, ("/fleet.json", &head)).await;
+                let (_, body) = answer.split_once("\r\n\r\n")?;
+                let told: Value = serde_json::from_str(body).expect("it is JSON");
+                rows.push((at(&told, "/replica"), at(&told, "/tenants/0")));
+            }
+            let [(_, first), (_, second)] = rows.as_slice() else {
+                return None;
+            };
+            let owner = at(first, "/servedBy");
+            let is_agreed = owner.is_string() && owner == at(second, "/servedBy");
+            let mut rows = rows.iter();
+            let is_right = rows.all(|(own, row)| at(row, "/servedHere") == (*own == owner));
+            (is_agreed && is_right).then_some(())
+        },
+    )
+    .await;
     let [here, there] = replicas;
     let log = here.stop().await + &there.stop().await;
     let (_, session) = cookie.split_once('=').expect("it has a value");

@@ -135,7 +135,8 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
         "replica": "osm-0", "takenAt": "1970-01-01T01:18:20Z", "total": 1,
         "states": { "NotReady": 1 }, "servedElsewhere": 0,
         "tenants": [{
-            "name": "berlin/worker", "state": "NotReady", "servedHere": true, "since": null,
+            "name": "berlin/worker", "state": "NotReady", "servedHere": true, "servedBy": null,
+            "since": null, "reason": "CallFailed",
             "why": "CallFailed: kube-system/refused: refused", "version": "refused",
             "machineDeployments":
                 { "total": 1, "current": 0, "outdated": 0, "waiting": 0, "failing": 1 },
@@ -164,15 +165,18 @@ async fn a_tenant_of_another_replica_is_among_the_others_and_marked() {
         conditions: vec![down],
         ..WorkerClusterStatus::default()
     };
-    let elsewhere = summary::row_elsewhere("oslo/worker".to_owned(), Some(&status));
+    let elsewhere = Row {
+        served_by: Some("osm-1".to_owned()),
+        ..summary::row_elsewhere("oslo/worker".to_owned(), Some(&status))
+    };
     let state = a_state(
         on_loopback(),
         vec![a_row("berlin/worker", "one"), elsewhere],
     );
     let page = text(&state, "/fleet").await;
     for told in [
-        "marked <i>elsewhere</i> are served by another replica",
-        "<span class=\"state\">Unreachable</span> <i>elsewhere</i>",
+        "marked with <i>at</i> are served by another replica",
+        "<span class=\"state\">Unreachable</span> <i>at osm-1</i>",
         "<span class=\"state\">NotReady</span></td>",
         "Unreachable (1)",
         "Unreachable: connection refused",
@@ -186,6 +190,8 @@ async fn a_tenant_of_another_replica_is_among_the_others_and_marked() {
     assert_eq!(json["states"]["Unreachable"], 1);
     assert_eq!(json["tenants"][0]["name"], "oslo/worker");
     assert_eq!(json["tenants"][0]["servedHere"], false);
+    assert_eq!(json["tenants"][0]["servedBy"], "osm-1");
+    assert_eq!(json["tenants"][0]["reason"], "Unreachable");
 }
 
 #[tokio::test]

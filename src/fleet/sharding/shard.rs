@@ -42,6 +42,14 @@ impl Shard {
         wins(&self.me, against, tenant)
     }
 
+    /// Returns the replica that serves a tenant according to this one, or `None` until all replicas
+    /// have agreed. After a replica has left, it returns that one until all have agreed again.
+    pub fn owner(&self, tenant: &TenantId) -> Option<&str> {
+        let others = self.against.as_ref()?.iter().map(String::as_str);
+        let replicas = others.chain([self.me.as_str()]);
+        replicas.max_by_key(|replica| draw(replica, tenant))
+    }
+
     /// Removes the tenants for which other replicas have a higher number. Tenants of replicas that
     /// leave are not added until all have agreed.
     pub fn narrow(&mut self, view: &View) {
@@ -100,6 +108,10 @@ mod tests {
             .iter()
             .filter(|me| a_grant(me, replicas).covers(tenant));
         let owner = owners.next().expect("somebody has it");
+        for me in replicas {
+            assert_eq!(a_grant(me, replicas).owner(tenant), Some(*owner));
+        }
+        assert_eq!(Shard::nothing(owner).owner(tenant), None);
         assert_eq!(owners.next(), None, "nobody else has it");
         owner
     }

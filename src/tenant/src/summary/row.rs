@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     Moment,
-    cause::{why, why_elsewhere},
+    cause::{self, Cause},
     state::{Findings, State, is_failing, since},
 };
 use crate::report::{Outcome, Report};
@@ -23,13 +23,17 @@ pub struct Row {
     /// True if this replica serves it. Otherwise, the row contains only what its WorkerCluster
     /// says.
     pub served_here: bool,
+    /// The replica that serves it, according to this one; absent until the replicas have agreed.
+    pub served_by: Option<String>,
     /// The time since when it is in this state, according to its condition.
     pub since: Option<Moment>,
+    /// The machine-readable CamelCase reason of the first problem.
+    pub reason: Option<String>,
     /// The first problem: a reason and a message.
     pub why: Option<String>,
     /// The version of its API server.
     pub version: Option<String>,
-    /// Its machine deployments; absent if they have not been listed here.
+    /// Its machine deployments; absent if they have not been listed.
     pub machine_deployments: Option<MachineDeployments>,
     /// The reconcile that ended last.
     pub last_reconcile: Option<LastReconcile>,
@@ -110,13 +114,17 @@ pub fn row(name: String, known: Known<'_>) -> Row {
         statistics,
     } = known;
     let machine_deployments = report.existing.as_ref().map(|it| count(it, report));
+    let failing = machine_deployments.map_or(0, |count| count.failing);
+    let (reason, why) = parts(cause::of_report(report, failing));
     let found = Findings::of_report(report).state();
     Row {
         name,
         state: found.0,
         served_here: true,
+        served_by: None,
         since: status.and_then(|status| since(status, found)),
-        why: why(report, machine_deployments.map_or(0, |count| count.failing)),
+        reason,
+        why,
         version: report.version.clone(),
         machine_deployments,
         last_reconcile: last_reconcile(report),
@@ -129,20 +137,46 @@ pub fn row(name: String, known: Known<'_>) -> Row {
 /// Returns the row of a tenant that another replica serves, from its WorkerCluster's status.
 pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row {
     let conditions = status.map_or(&[][..], |status| &status.conditions);
-    let found = Findings::of_conditions(conditions).state();
+    let findings = Findings::of_conditions(conditions);
+    let found = findings.state();
+    let (reason, why) = parts(status.and_then(cause::of_status));
+    let listed = status.filter(|_| findings.are_listed());
     Row {
         name,
         state: found.0,
         served_here: false,
+        served_by: None,
         since: status.and_then(|status| since(status, found)),
-        why: why_elsewhere(conditions),
+        reason,
+        why,
         version: status.and_then(|status| status.version.clone()),
-        machine_deployments: None,
+        machine_deployments: listed.and_then(count_elsewhere),
         last_reconcile: None,
         queue: None,
         user_data_bytes_max: None,
         call_latency_milliseconds: None,
     }
+}
+
+fn parts(cause: Option<Cause>) -> (Option<String>, Option<String>) {
+    cause.map(|it| (it.reason, it.why)).unzip()
+}
+
+/// Counts machine deployments as a status does: `2/3` are served. It has at most a hundred entries,
+/// the failing ones first, so that of more than a hundred failing ones the rest count as waiting.
+fn count_elsewhere(status: &WorkerClusterStatus) -> Option<MachineDeployments> {
+    let (served, total) = status.served.as_deref()?.split_once('/')?;
+    let (served, total): (usize, usize) = (served.parse().ok()?, total.parse().ok()?);
+    let entries = &status.machine_deployments;
+    let failing = entries.iter().filter(|it| is_failing(it.state)).count();
+    let outdated = status.outdated.unwrap_or_default() as usize;
+    Some(MachineDeployments {
+        total,
+        current: served.saturating_sub(outdated),
+        outdated,
+        waiting: total.saturating_sub(served).saturating_sub(failing),
+        failing,
+    })
 }
 
 fn count(existing: &BTreeSet<String>, report: &Report) -> MachineDeployments {

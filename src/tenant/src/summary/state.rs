@@ -111,6 +111,11 @@ impl Findings {
         }
     }
 
+    /// Returns true if the machine deployments have been listed.
+    pub(super) const fn are_listed(&self) -> bool {
+        self.is_failing.is_some()
+    }
+
     /// Returns the state, and the condition whose last transition dates it.
     pub(super) fn state(&self) -> (State, ConditionType) {
         let wrong = |kind| self.wrong.get(&kind).copied();

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use osm_api::{
     condition::ConditionType,
     reason::Reason,
-    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+    worker_cluster::{MachineDeploymentEntry, MachineDeploymentState, WorkerClusterStatus},
 };
 
 use super::{cause::WHY_CHARACTERS_MAX, query::QUERY_CHARACTERS_MAX, *};
@@ -311,6 +311,68 @@ fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
     let unknown = row_elsewhere("a/b".to_owned(), None);
     let found = (unknown.state, unknown.why, unknown.since);
     assert_eq!(found, (State::NotEngaged, None, None));
+}
+
+fn an_entry(name: &str, state: MachineDeploymentState) -> MachineDeploymentEntry {
+    MachineDeploymentEntry {
+        name: name.to_owned(),
+        state,
+        reason: "ProfileNotFound".to_owned(),
+        message: Some("a message".to_owned()),
+        since: Time(at(1)),
+        trace_id: None,
+        profile: None,
+    }
+}
+
+#[test]
+fn machine_deployments_of_another_replica_are_counted_and_their_cause_is_the_same() {
+    let mut status = a_status(&[
+        ("Ready", "False", 9),
+        ("MachineDeploymentsServed", "False", 9),
+    ]);
+    status.served = Some("3/5".to_owned());
+    status.outdated = Some(1);
+    status.machine_deployments = vec![
+        an_entry("kube-system/a", MachineDeploymentState::Refused),
+        an_entry("kube-system/b", MachineDeploymentState::Waiting),
+        an_entry("kube-system/c", MachineDeploymentState::Served),
+    ];
+    let there = row_elsewhere("berlin/worker".to_owned(), Some(&status));
+    let expected = MachineDeployments {
+        total: 5,
+        current: 2,
+        outdated: 1,
+        waiting: 1,
+        failing: 1,
+    };
+    assert_eq!(there.machine_deployments, Some(expected));
+
+    let mut report = a_report(&[]);
+    report.existing = Some(BTreeSet::from(["kube-system/a".to_owned()]));
+    let refused = Outcome {
+        reason: Reason::ProfileNotFound,
+        ..an_outcome(MachineDeploymentState::Refused, 1)
+    };
+    report.outcomes = BTreeMap::from([("kube-system/a".to_owned(), refused)]);
+    let here = shown(&report, None);
+    assert_eq!(here.reason.as_deref(), Some("ProfileNotFound"));
+    let why = "ProfileNotFound: kube-system/a: a message";
+    assert_eq!(here.why.as_deref(), Some(why));
+    assert_eq!((there.reason, there.why), (here.reason, here.why));
+
+    for served in ["3", "a/5", ""] {
+        status.served = Some(served.to_owned());
+        let row = row_elsewhere("berlin/worker".to_owned(), Some(&status));
+        assert_eq!(row.machine_deployments, None, "{served}");
+    }
+    // They were listed once, and are not known now.
+    let unknown = WorkerClusterStatus {
+        served: Some("3/5".to_owned()),
+        ..a_status(&[("MachineDeploymentsServed", "Unknown", 9)])
+    };
+    let row = row_elsewhere("berlin/worker".to_owned(), Some(&unknown));
+    assert_eq!(row.machine_deployments, None);
 }
 
 #[test]
