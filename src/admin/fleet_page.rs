@@ -146,17 +146,13 @@ fn asked(request: &Parts) -> Asked<'_> {
     }
 }
 
-/// Reads `?q=` and `?state=`; the last of each counts.
+/// Reads a query string; the last of each parameter counts.
 fn filter(query: &str) -> Filter {
-    let (mut text, mut state) = (String::new(), String::new());
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        match key.as_ref() {
-            "q" => text = value.into_owned(),
-            "state" => state = value.into_owned(),
-            _ => {}
-        }
+    let mut filter = Filter::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        filter.set(&name, &value);
     }
-    Filter::new(&text, &state)
+    filter
 }
 
 /// Nothing of an answer is kept, guessed at, framed or told to another site.

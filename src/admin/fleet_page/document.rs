@@ -68,6 +68,10 @@ pub fn html(summary: &FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> 
         states => State::ALL.map(State::as_str),
         query => filter.query(),
         state => filter.state().map_or("", State::as_str),
+        unknown_state => filter.unknown_state(),
+        reason => filter.reason(),
+        changed => filter.changed(),
+        is_filtered => !filter.is_empty(),
         has_session => view.admitted == Admitted::Session,
     };
     Ok(template.render(context)?.into_bytes())
@@ -95,6 +99,7 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("age", age);
     environment.add_filter("size", size);
+    environment.add_filter("parameter", parameter);
     environment
 }
 
@@ -110,6 +115,11 @@ fn age(at: &str, now: i64) -> String {
         HOUR..DAY => format!("{} h {} min", seconds / HOUR, seconds % HOUR / MINUTE),
         DAY.. => format!("{} d {} h", seconds / DAY, seconds % DAY / HOUR),
     }
+}
+
+/// Returns a text as a value in a query string.
+fn parameter(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 fn size(bytes: f64) -> String {

@@ -22,7 +22,7 @@ use crate::api::{
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     report::{ConditionState, Outcome, Report},
-    summary::{self, Known, Queue, Row, Statistics},
+    summary::{self, Known, Moment, Queue, Row, Statistics},
 };
 
 const TOKEN: &str = "t0ken-of-sixteen-bytes";
@@ -133,7 +133,10 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
     let json: Value = serde_json::from_str(&text(&state, "/fleet.json").await).unwrap();
     let expected = serde_json::json!({
         "replica": "osm-0", "takenAt": "1970-01-01T01:18:20Z", "total": 1,
-        "states": { "NotReady": 1 }, "servedElsewhere": 0,
+        "states": { "NotReady": 1 }, "changedLastHour": {}, "servedElsewhere": 0,
+        "causes": [{
+            "reason": "CallFailed", "tenants": 1, "remediation": Reason::CallFailed.remediation(),
+        }],
         "tenants": [{
             "name": "berlin/worker", "state": "NotReady", "servedHere": true, "servedBy": null,
             "since": null, "reason": "CallFailed",
@@ -237,6 +240,38 @@ async fn the_server_filters_for_those_without_script() {
         }
     }
     assert!(text(&state, "/fleet?q=none").await.contains("No tenant."));
+}
+
+#[tokio::test]
+async fn each_number_of_the_summary_leads_to_its_tenants() {
+    let hostile = Row {
+        reason: Some("A&b=c#<i>".to_owned()),
+        since: Some(Moment(Timestamp::from_second(4_000).unwrap())),
+        ..a_row("lisbon/worker", "two")
+    };
+    let state = a_state(on_loopback(), vec![a_row("berlin/worker", "one"), hostile]);
+    let page = text(&state, "/fleet").await;
+    for told in [
+        "href=\"?state=NotReady\"><b>2</b> <span class=\"state\">NotReady</span></a>",
+        "href=\"?state=NotReady&amp;changed=1h\">1 in the last hour</a>",
+        "href=\"?reason=CallFailed\"><b>1</b> CallFailed</a>",
+        "href=\"?reason=A%26b%3Dc%23%3Ci%3E\"><b>1</b> A&amp;b=c#&lt;i&gt;</a>",
+    ] {
+        assert!(page.contains(told), "{told} is missing in {page}");
+    }
+    for (query, expected) in [
+        ("state=NotReady&changed=1h", ["lisbon/worker"]),
+        ("reason=CallFailed", ["berlin/worker"]),
+        ("reason=A%26b%3Dc%23%3Ci%3E", ["lisbon/worker"]),
+    ] {
+        let json = text(&state, &format!("/fleet.json?{query}")).await;
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let tenants = json["tenants"].as_array().unwrap().iter();
+        let names = tenants.map(|row| row["name"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{query}");
+    }
+    let page = text(&state, "/fleet?state=Bogus").await;
+    assert!(page.contains("There is no state Bogus."), "{page}");
 }
 
 #[tokio::test]

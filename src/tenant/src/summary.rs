@@ -4,6 +4,7 @@
 //! the WorkerClusters' conditions, so that they survive a restart.
 
 mod cause;
+mod overview;
 mod query;
 mod row;
 mod state;
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 pub use self::{
+    overview::{CommonCause, Overview},
     query::Filter,
     row::{Known, LastReconcile, MachineDeployments, Queue, Row, Statistics, row, row_elsewhere},
     state::{State, state},
@@ -31,8 +33,12 @@ pub struct FleetSummary {
     pub total: usize,
     /// The number of tenants in each state.
     pub states: BTreeMap<&'static str, usize>,
+    /// The number of those that have been in it for an hour at most.
+    pub changed_last_hour: BTreeMap<&'static str, usize>,
     /// The number of tenants that another replica serves.
     pub served_elsewhere: usize,
+    /// The commonest causes. The filter does not affect them.
+    pub causes: Vec<CommonCause>,
     /// The tenants that match the filter, worst first.
     pub tenants: Vec<Row>,
 }
@@ -54,20 +60,19 @@ impl FleetSummary {
         mut rows: Vec<Row>,
         filter: &Filter,
     ) -> Self {
-        let mut states: BTreeMap<&'static str, usize> = BTreeMap::new();
-        for row in &rows {
-            *states.entry(row.state.as_str()).or_default() += 1;
-        }
+        let overview = Overview::of(&rows, taken_at);
         let served_elsewhere = rows.iter().filter(|row| !row.served_here).count();
         let total = rows.len();
-        rows.retain(|row| filter.keeps(row));
+        rows.retain(|row| filter.keeps(row, taken_at));
         rows.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
         Self {
             replica,
             taken_at: Moment(taken_at),
             total,
-            states,
+            states: overview.states,
+            changed_last_hour: overview.changed_last_hour,
             served_elsewhere,
+            causes: overview.causes,
             tenants: rows,
         }
     }

@@ -7,8 +7,10 @@ use osm_api::{
     worker_cluster::{MachineDeploymentEntry, MachineDeploymentState, WorkerClusterStatus},
 };
 
-use super::{cause::WHY_CHARACTERS_MAX, query::QUERY_CHARACTERS_MAX, *};
+use super::{cause::WHY_CHARACTERS_MAX, *};
 use crate::report::{ConditionState, Outcome, ProfileTried, Report};
+
+mod selection;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -399,45 +401,4 @@ fn a_long_cause_is_cut() {
     let long = ConditionState::wrong(Reason::Unreachable, "é".repeat(5_000));
     let row = shown(&a_report(&[(ConditionType::Connected, long)]), None);
     assert_eq!(row.why.unwrap().chars().count(), WHY_CHARACTERS_MAX);
-}
-
-fn names(query: &str, state: &str) -> Vec<String> {
-    let down = a_report(&[(
-        ConditionType::Connected,
-        ConditionState::wrong(Reason::Unreachable, "Connection refused"),
-    )]);
-    let well = a_report(&[]);
-    let version = Report {
-        version: Some("v1.36.0".to_owned()),
-        ..well.clone()
-    };
-    let rows = [("lisbon", &well), ("berlin", &version), ("oslo", &down)];
-    let rows = rows.map(|(name, report)| Row {
-        name: name.to_owned(),
-        ..shown(report, None)
-    });
-    let filter = Filter::new(query, state);
-    let taken_by = ("osm-0".to_owned(), at(0));
-    let summary = FleetSummary::new(taken_by, rows.to_vec(), &filter);
-    assert_eq!(summary.total, 3, "whatever is asked for");
-    assert_eq!(summary.states["Healthy"], 2);
-    summary.tenants.into_iter().map(|row| row.name).collect()
-}
-
-#[test]
-fn rows_are_filtered_by_name_cause_version_and_state_worst_first() {
-    for (query, state, expected) in [
-        ("", "", &["oslo", "berlin", "lisbon"][..]),
-        (" BER ", "", &["berlin"]),
-        ("connection REFUSED", "", &["oslo"]),
-        ("v1.36", "", &["berlin"]),
-        ("", "healthy", &["berlin", "lisbon"]),
-        ("lis", "Healthy", &["lisbon"]),
-        ("oslo", "Healthy", &[]),
-        ("", "no such state", &["oslo", "berlin", "lisbon"]),
-    ] {
-        assert_eq!(names(query, state), expected, "{query:?} {state:?}");
-    }
-    let long = Filter::new(&"é".repeat(9_999), "");
-    assert_eq!(long.query().chars().count(), QUERY_CHARACTERS_MAX);
 }
