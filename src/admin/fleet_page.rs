@@ -28,7 +28,7 @@ use self::document::View;
 pub use self::login::post as sign_in;
 use crate::admin::AdminState;
 use crate::port::Source;
-use crate::tenant::summary::{Filter, FleetSummary};
+use crate::tenant::summary::{Filter, FleetSummary, Sort};
 
 /// How many pages are rendered concurrently: each takes some milliseconds for a thousand tenants,
 /// and nobody may take them from reconciles by asking often.
@@ -39,7 +39,7 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 /// No page of another origin loads ours.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-type Write = fn(&FleetSummary, &View) -> Result<Vec<u8>, document::Unwritable>;
+type Write = fn(FleetSummary, &View) -> Result<Vec<u8>, document::Unwritable>;
 
 /// A form of the page.
 struct Form {
@@ -70,7 +70,7 @@ const JSON: Form = Form {
 /// The page: its content, and who may see it.
 pub struct FleetPage {
     access: Access,
-    summary: Arc<dyn Fn(&Filter) -> FleetSummary + Send + Sync>,
+    summary: Arc<dyn Fn(Sort) -> FleetSummary + Send + Sync>,
     turns: Arc<Semaphore>,
 }
 
@@ -78,7 +78,7 @@ impl FleetPage {
     /// Shows what the function returns, to whom the access lets in.
     pub fn new(
         access: Access,
-        summary: impl Fn(&Filter) -> FleetSummary + Send + Sync + 'static,
+        summary: impl Fn(Sort) -> FleetSummary + Send + Sync + 'static,
     ) -> Self {
         Self {
             access,
@@ -95,7 +95,7 @@ impl FleetPage {
         let summary = Arc::clone(&self.summary);
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            write(&summary(&view.filter), &view)
+            write(summary(view.sort), &view)
         });
         let made = made.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         made.map_err(|error| {
@@ -120,8 +120,13 @@ async fn serve(state: &AdminState, request: &Parts, form: &Form) -> Response {
         Ok(admitted) => admitted,
         Err(refusal) => return (form.refuse)(refusal),
     };
-    let filter = filter(request.uri.query().unwrap_or_default());
-    let made = page.make(View { filter, admitted }, form.write).await;
+    let mut view = View {
+        filter: Filter::default(),
+        sort: Sort::default(),
+        admitted,
+    };
+    view.set(request.uri.query().unwrap_or_default());
+    let made = page.make(view, form.write).await;
     match made {
         Ok(body) => ([(header::CONTENT_TYPE, form.content)], body).into_response(),
         Err(status) => status.into_response(),
@@ -144,15 +149,6 @@ fn asked(request: &Parts) -> Asked<'_> {
         headers: &request.headers,
         source: source.unwrap_or_else(|| Source::of(Ipv4Addr::UNSPECIFIED.into())),
     }
-}
-
-/// Reads a query string; the last of each parameter counts.
-fn filter(query: &str) -> Filter {
-    let mut filter = Filter::default();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        filter.set(&name, &value);
-    }
-    filter
 }
 
 /// Nothing of an answer is kept, guessed at, framed or told to another site.

@@ -32,15 +32,12 @@ pub fn of(
             Arc::new(move || clock.now())
         },
     };
-    Some(Arc::new(FleetPage::new(
-        Access::new(access),
-        move |filter| {
-            let shard = shards.borrow().clone();
-            let sources = Sources {
-                registry: &registry,
-                shard: &shard,
-            };
-            fleet_summary::summary(sources, (replica.clone(), clock.now()), filter)
-        },
-    )))
+    Some(Arc::new(FleetPage::new(Access::new(access), move |sort| {
+        let shard = shards.borrow().clone();
+        let sources = Sources {
+            registry: &registry,
+            shard: &shard,
+        };
+        fleet_summary::summary(sources, (replica.clone(), clock.now()), sort)
+    })))
 }

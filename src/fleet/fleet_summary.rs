@@ -19,7 +19,7 @@ use crate::telemetry::metrics::{
 use crate::tenant::{
     report::Report,
     summary::State,
-    summary::{self, Filter, FleetSummary, Known, Row},
+    summary::{self, FleetSummary, Known, Row, Sort},
 };
 
 /// The numbers of the fleet, by metric label.
@@ -93,11 +93,7 @@ pub struct Sources<'a> {
 }
 
 /// Returns a row for each tenant, as this replica knows it now.
-pub fn summary(
-    sources: Sources<'_>,
-    taken_by: (String, Timestamp),
-    filter: &Filter,
-) -> FleetSummary {
+pub fn summary(sources: Sources<'_>, taken_by: (String, Timestamp), sort: Sort) -> FleetSummary {
     let registered = sources.registry.all();
     let rows = registered.iter().map(|registered| {
         let served_by = match registered.place() {
@@ -113,7 +109,7 @@ pub fn summary(
         }
     });
     let rows = rows.collect();
-    FleetSummary::new(taken_by, rows, filter)
+    FleetSummary::new(taken_by, rows, sort)
 }
 
 fn row(registered: &RegisteredCluster) -> Row {
@@ -234,7 +230,7 @@ mod tests {
             registry: &registry,
             shard: &shard,
         };
-        let summary = super::summary(sources, taken_by, &Filter::default());
+        let summary = super::summary(sources, taken_by, Sort::default());
         let [here, elsewhere] = summary.tenants.as_slice() else {
             panic!("{summary:?}");
         };

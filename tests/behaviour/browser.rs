@@ -49,7 +49,7 @@ async fn show(url: &str, (scheme, how): (Scheme, &str)) -> String {
         "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--enable-logging=stderr",
-        "--window-size=1600,500",
+        "--window-size=1280,640",
         how,
     ];
     let shown = Command::new(program().await)

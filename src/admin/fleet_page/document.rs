@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context, valu
 use sha2::{Digest, Sha256};
 
 use super::access::Admitted;
-use crate::tenant::summary::{Filter, FleetSummary, State};
+use crate::tenant::summary::{Direction, Filter, FleetSummary, Key, Sort, State, is_recent};
 
 const TEMPLATE: &str = include_str!("fleet.html");
 const SIGN_IN: &str = include_str!("login.html");
@@ -19,14 +19,64 @@ const SCRIPT: &str = include_str!("fleet.js");
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-const KIB: f64 = 1_024.0;
 
 /// What a request wants to see.
 pub struct View {
     /// The tenants that it asks for.
     pub filter: Filter,
+    /// Their order.
+    pub sort: Sort,
     /// Why it is let in.
     pub admitted: Admitted,
+}
+
+impl View {
+    /// Reads a query string; the last of each parameter counts.
+    pub fn set(&mut self, query: &str) {
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if name == "sort" {
+                self.sort = Sort::parse(value.trim());
+            }
+            self.filter.set(&name, &value);
+        }
+    }
+}
+
+/// A column of the table: its name, what it is sorted by, and the first direction.
+struct Column(&'static str, Option<Key>, Direction);
+
+const COLUMNS: [Column; 7] = [
+    Column("Tenant", Some(Key::Name), Direction::Ascending),
+    Column("State", Some(Key::State), Direction::Ascending),
+    Column("For", Some(Key::For), Direction::Ascending),
+    Column("Why", None, Direction::Ascending),
+    Column(
+        "Machine deployments",
+        Some(Key::Failing),
+        Direction::Descending,
+    ),
+    Column("Last reconcile", Some(Key::Reconcile), Direction::Ascending),
+    Column("Version", Some(Key::Version), Direction::Ascending),
+];
+
+impl Column {
+    /// Returns the heading: the order of the column, if it has one, and the order that its button
+    /// asks for.
+    fn heading(&self, sort: Sort) -> Value {
+        let Self(name, key, direction) = *self;
+        let own = key.map(|key| Sort { key, direction });
+        let is_sorted = key == Some(sort.key);
+        let next = if is_sorted {
+            Some(sort.reversed())
+        } else {
+            own
+        };
+        let order = is_sorted.then_some(match sort.direction {
+            Direction::Ascending => "ascending",
+            Direction::Descending => "descending",
+        });
+        context! { name, order, sort => next.map(Sort::text) }
+    }
 }
 
 /// A page that cannot be written.
@@ -55,17 +105,27 @@ pub fn content_security_policy() -> &'static str {
     &POLICY
 }
 
-/// The page for people.
-pub fn html(summary: &FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> {
+/// The page for people: all rows, of which those that do not match are hidden, so that the script
+/// can show them.
+pub fn html(summary: FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> {
     let now = summary.taken_at.0;
-    let filter = &view.filter;
+    let View { filter, sort, .. } = view;
+    let rows = || summary.tenants.iter();
+    let hidden: Vec<bool> = rows().map(|row| !filter.keeps(row, now)).collect();
+    let recent: Vec<bool> = rows().map(|row| is_recent(row, now)).collect();
     let template = ENVIRONMENT.template_from_named_str("fleet.html", TEMPLATE)?;
     let context = context! {
         style => STYLE,
         script => SCRIPT,
         now => now.as_second(),
+        shown => hidden.iter().filter(|it| !**it).count(),
+        hidden,
+        recent,
         summary => Value::from(Serde(summary)),
         states => State::ALL.map(State::as_str),
+        columns => COLUMNS.map(|column| column.heading(*sort)),
+        sorted_by => COLUMNS.iter().find(|it| it.1 == Some(sort.key)).map(|it| it.0),
+        sort => sort.text(),
         query => filter.query(),
         state => filter.state().map_or("", State::as_str),
         unknown_state => filter.unknown_state(),
@@ -77,9 +137,10 @@ pub fn html(summary: &FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> 
     Ok(template.render(context)?.into_bytes())
 }
 
-/// The page for programs.
-pub fn json(summary: &FleetSummary, _: &View) -> Result<Vec<u8>, Unwritable> {
-    let mut page = serde_json::to_vec_pretty(summary)?;
+/// The page for programs: the rows that match.
+pub fn json(mut summary: FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> {
+    summary.select(&view.filter);
+    let mut page = serde_json::to_vec_pretty(&summary)?;
     page.push(b'\n');
     Ok(page)
 }
@@ -98,7 +159,6 @@ fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("age", age);
-    environment.add_filter("size", size);
     environment.add_filter("parameter", parameter);
     environment
 }
@@ -120,8 +180,4 @@ fn age(at: &str, now: i64) -> String {
 /// Returns a text as a value in a query string.
 fn parameter(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
-}
-
-fn size(bytes: f64) -> String {
-    format!("{:.1} KiB", bytes / KIB)
 }

@@ -1,33 +1,24 @@
 
 'use strict';
-// Filters while somebody types, where all rows are here, and keeps what was typed behind the #.
-const form = document.forms[0];
+// Filters while somebody types, and keeps what was typed in the address. The server does the same.
+const form = document.forms.view;
 const rows = [...document.querySelectorAll('tbody tr[data-state]')];
 const texts = rows.map((row) =>
-  [0, 3, 4].map((cell) => row.cells[cell].textContent.toLowerCase()));
+  [0, 3, 6].map((cell) => row.cells[cell].textContent.toLowerCase()));
 const filter = () => {
-  const query = form.q.value.trim().toLowerCase();
-  const state = form.state.value;
+  const asked = new FormData(form);
+  const query = asked.get('q').trim().toLowerCase();
+  const isOut = (name, value) => Boolean(asked.get(name)) && asked.get(name) !== value;
   let shown = 0;
   rows.forEach((row, index) => {
-    row.hidden = Boolean(state && state !== row.dataset.state)
+    row.hidden = isOut('state', row.dataset.state)
+      || isOut('reason', row.dataset.reason)
+      || (asked.has('changed') && !('changed' in row.dataset))
       || !texts[index].some((text) => text.includes(query));
     shown += row.hidden ? 0 : 1;
   });
   document.getElementById('shown').textContent = shown;
+  const kept = [...asked].filter(([, value]) => value);
+  history.replaceState(null, '', '?' + new URLSearchParams(kept));
 };
-const recall = () => {
-  const kept = new URLSearchParams(location.hash.slice(1));
-  form.q.value = kept.get('q') ?? '';
-  form.state.value = kept.get('state') ?? '';
-  filter();
-};
-if ('whole' in form.dataset) {
-  if (location.hash) recall();
-  addEventListener('hashchange', recall);
-  form.addEventListener('input', () => {
-    filter();
-    history.replaceState(null, '', '#' + new URLSearchParams(new FormData(form)));
-  });
-  form.addEventListener('submit', (event) => event.preventDefault());
-}
+form.addEventListener('input', filter);

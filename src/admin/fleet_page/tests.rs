@@ -69,8 +69,8 @@ pub(super) fn a_row(name: &str, message: &str) -> Row {
 
 pub(super) fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
     let taken_by = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
-    let page = FleetPage::new(access, move |filter| {
-        FleetSummary::new(taken_by.clone(), rows.clone(), filter)
+    let page = FleetPage::new(access, move |sort| {
+        FleetSummary::new(taken_by.clone(), rows.clone(), sort)
     });
     AdminState {
         pulse: None,
@@ -122,9 +122,7 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
         "<span class=\"state\">NotReady</span>",
         "CallFailed: kube-system&#x2f;refused: refused",
         "1 h 1 min ago</time>: CallFailed",
-        "<td>3</td><td>2</td>",
-        "18.6 KiB",
-        "12.3 ms",
+        "<td>0 of 1 current, <span class=\"bad\">1 failing</span></td>",
         "<caption",
         "1</span> of 1 tenants",
     ] {
@@ -232,14 +230,69 @@ async fn the_server_filters_for_those_without_script() {
             let page = text(&state, &format!("{path}{query}")).await;
             let page = page.replace("&#x2f;", "/");
             let row = |name: &str| {
-                page.contains(&format!("<th scope=\"row\">{name}</th>"))
+                let heading = format!("><th scope=\"row\">{name}</th>");
+                let html = page.split_once(&heading).map(|(before, _)| before);
+                html.is_some_and(|before| !before.ends_with(" hidden"))
                     || page.contains(&format!("\"name\": \"{name}\""))
             };
             let told = (row("berlin/worker"), row("lisbon/worker"));
             assert_eq!(told, (berlin, lisbon), "{path}{query}");
         }
     }
-    assert!(text(&state, "/fleet?q=none").await.contains("No tenant."));
+    let none = text(&state, "/fleet?q=none").await;
+    assert!(none.contains("0</span> of 2 tenants"), "{none}");
+    let empty = text(&a_state(on_loopback(), Vec::new()), "/fleet").await;
+    assert!(empty.contains("No tenant."), "{empty}");
+}
+
+#[tokio::test]
+async fn headings_sort_and_keep_the_filter() {
+    let rows = vec![a_row("berlin/worker", "one"), a_row("lisbon/worker", "two")];
+    let state = a_state(on_loopback(), rows);
+    for (query, told, is_berlin_first) in [
+        (
+            "",
+            "aria-sort=\"ascending\"><button form=\"view\" name=\"sort\" value=\"-state\">",
+            true,
+        ),
+        (
+            "?sort=-name",
+            "aria-sort=\"descending\"><button form=\"view\" name=\"sort\" value=\"name\">",
+            false,
+        ),
+        (
+            "?sort=name",
+            "<th scope=\"col\"><button form=\"view\" name=\"sort\" value=\"-failing\">",
+            true,
+        ),
+        (
+            "?sort=name&sort=-name",
+            "<input type=\"hidden\" name=\"sort\" value=\"-name\">",
+            false,
+        ),
+        (
+            "?sort=%3Ci%3E",
+            "<input type=\"hidden\" name=\"sort\" value=\"state\">",
+            true,
+        ),
+    ] {
+        for path in ["/fleet", "/fleet.json"] {
+            let page = text(&state, &format!("{path}{query}")).await;
+            let berlin = page.find("berlin").unwrap();
+            let lisbon = page.find("lisbon").unwrap();
+            assert_eq!(berlin < lisbon, is_berlin_first, "{path}{query}");
+            assert!(path != "/fleet" || page.contains(told), "{query}: {page}");
+        }
+    }
+    let page = text(&state, "/fleet?sort=for&q=two&changed=1h").await;
+    for told in [
+        "name=\"sort\" value=\"for\"",
+        "name=\"q\" value=\"two\"",
+        "value=\"1h\" checked",
+        "<tr data-state=\"NotReady\" data-reason=\"CallFailed\" hidden>",
+    ] {
+        assert!(page.contains(told), "{told} is missing in {page}");
+    }
 }
 
 #[tokio::test]

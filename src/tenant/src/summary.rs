@@ -7,6 +7,7 @@ mod cause;
 mod overview;
 mod query;
 mod row;
+mod sort;
 mod state;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,10 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 pub use self::{
-    overview::{CommonCause, Overview},
+    overview::{CommonCause, Overview, is_recent},
     query::Filter,
     row::{Known, LastReconcile, MachineDeployments, Queue, Row, Statistics, row, row_elsewhere},
+    sort::{Direction, Key, Sort},
     state::{State, state},
 };
 
@@ -29,7 +31,7 @@ pub struct FleetSummary {
     pub replica: String,
     /// The time of the summary, by the replica's clock.
     pub taken_at: Moment,
-    /// The number of all tenants. The filter does not affect it.
+    /// The number of all tenants. A filter does not affect it.
     pub total: usize,
     /// The number of tenants in each state.
     pub states: BTreeMap<&'static str, usize>,
@@ -37,9 +39,9 @@ pub struct FleetSummary {
     pub changed_last_hour: BTreeMap<&'static str, usize>,
     /// The number of tenants that another replica serves.
     pub served_elsewhere: usize,
-    /// The commonest causes. The filter does not affect them.
+    /// The commonest causes. A filter does not affect them.
     pub causes: Vec<CommonCause>,
-    /// The tenants that match the filter, worst first.
+    /// The tenants: all of them, until some are [selected](Self::select).
     pub tenants: Vec<Row>,
 }
 
@@ -54,17 +56,12 @@ impl Serialize for Moment {
 }
 
 impl FleetSummary {
-    /// Creates a summary of the rows that match the filter, worst first. The totals count all rows.
-    pub fn new(
-        (replica, taken_at): (String, Timestamp),
-        mut rows: Vec<Row>,
-        filter: &Filter,
-    ) -> Self {
+    /// Creates a summary of these rows, in this order.
+    pub fn new((replica, taken_at): (String, Timestamp), mut rows: Vec<Row>, sort: Sort) -> Self {
         let overview = Overview::of(&rows, taken_at);
         let served_elsewhere = rows.iter().filter(|row| !row.served_here).count();
         let total = rows.len();
-        rows.retain(|row| filter.keeps(row, taken_at));
-        rows.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
+        rows.sort_by(|a, b| sort.compare(a, b));
         Self {
             replica,
             taken_at: Moment(taken_at),
@@ -75,6 +72,12 @@ impl FleetSummary {
             causes: overview.causes,
             tenants: rows,
         }
+    }
+
+    /// Keeps only the tenants that match the filter.
+    pub fn select(&mut self, filter: &Filter) {
+        let now = self.taken_at.0;
+        self.tenants.retain(|row| filter.keeps(row, now));
     }
 }
 

@@ -65,7 +65,7 @@ impl Overview {
 }
 
 /// Returns true if a tenant has been in its state for an hour at most.
-pub(super) fn is_recent(row: &Row, now: Timestamp) -> bool {
+pub fn is_recent(row: &Row, now: Timestamp) -> bool {
     let earliest = now.saturating_sub(RECENT).ok();
     row.since
         .zip(earliest)

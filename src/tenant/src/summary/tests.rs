@@ -385,7 +385,7 @@ fn a_tenant_of_another_replica_is_counted_and_sorted_by_its_state() {
         ..shown(&a_report(&[]), None)
     };
     let taken_by = ("osm-0".to_owned(), at(0));
-    let summary = FleetSummary::new(taken_by, vec![well, down], &Filter::default());
+    let summary = FleetSummary::new(taken_by, vec![well, down], Sort::default());
     let names: Vec<_> = summary
         .tenants
         .iter()

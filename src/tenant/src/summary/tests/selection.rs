@@ -32,7 +32,10 @@ fn a_summary(filter: &Filter) -> FleetSummary {
         since: since.map(|second| Moment(at(second))),
         ..shown(&a_report(&[]), None)
     });
-    FleetSummary::new(("osm-0".to_owned(), at(7_000)), rows.to_vec(), filter)
+    let taken_by = ("osm-0".to_owned(), at(7_000));
+    let mut summary = FleetSummary::new(taken_by, rows.to_vec(), Sort::default());
+    summary.select(filter);
+    summary
 }
 
 #[test]
@@ -121,7 +124,8 @@ fn names(query: &str, state: &str) -> Vec<String> {
     });
     let filter = filter(&[("q", query), ("state", state)]);
     let taken_by = ("osm-0".to_owned(), at(0));
-    let summary = FleetSummary::new(taken_by, rows.to_vec(), &filter);
+    let mut summary = FleetSummary::new(taken_by, rows.to_vec(), Sort::default());
+    summary.select(&filter);
     assert_eq!(summary.total, 3, "whatever is asked for");
     assert_eq!(summary.states["Healthy"], 2);
     summary.tenants.into_iter().map(|row| row.name).collect()
@@ -143,4 +147,65 @@ fn rows_are_filtered_by_name_cause_version_and_state_worst_first() {
     }
     let long = filter(&[("q", &"é".repeat(9_999))]);
     assert_eq!(long.query().chars().count(), QUERY_CHARACTERS_MAX);
+}
+
+#[test]
+fn rows_are_sorted_by_each_column_and_those_without_a_value_are_last() {
+    let report = Report {
+        version: Some("v1.9.1".to_owned()),
+        ..a_report(&[])
+    };
+    let newer = Report {
+        version: Some("v1.10.0".to_owned()),
+        existing: Some(BTreeSet::from(["a".to_owned()])),
+        outcomes: BTreeMap::from([(
+            "a".to_owned(),
+            an_outcome(MachineDeploymentState::Failing, 9),
+        )]),
+        ..a_report(&[])
+    };
+    let earlier = Report {
+        outcomes: BTreeMap::from([(
+            "b".to_owned(),
+            an_outcome(MachineDeploymentState::Served, 5),
+        )]),
+        ..report.clone()
+    };
+    let status = a_status(&[("Ready", "False", 7)]);
+    let row = |name: &str, report, status| Row {
+        name: name.to_owned(),
+        ..shown(report, status)
+    };
+    let rows = vec![
+        row("b", &earlier, None),
+        row("a", &newer, Some(&status)),
+        row(
+            "c",
+            &Report::default(),
+            Some(&a_status(&[("Ready", "Unknown", 3)])),
+        ),
+    ];
+    for (sort, expected) in [
+        ("", ["a", "c", "b"]),
+        ("no such key", ["a", "c", "b"]),
+        ("state", ["a", "c", "b"]),
+        ("-state", ["b", "c", "a"]),
+        ("name", ["a", "b", "c"]),
+        ("-name", ["c", "b", "a"]),
+        ("for", ["a", "c", "b"]),
+        ("-for", ["c", "a", "b"]),
+        ("failing", ["b", "a", "c"]),
+        ("-failing", ["a", "b", "c"]),
+        ("reconcile", ["a", "b", "c"]),
+        ("-reconcile", ["b", "a", "c"]),
+        ("version", ["b", "a", "c"]),
+        ("-version", ["a", "b", "c"]),
+    ] {
+        let parsed = Sort::parse(sort);
+        let summary = FleetSummary::new(("osm-0".to_owned(), at(9)), rows.clone(), parsed);
+        let names = summary.tenants.iter().map(|row| row.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{sort}");
+        assert_eq!(Sort::parse(&parsed.text()), parsed);
+        assert_eq!(parsed.reversed().reversed(), parsed);
+    }
 }
