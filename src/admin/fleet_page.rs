@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 
@@ -88,19 +88,18 @@ impl FleetPage {
     }
 
     /// Makes an answer aside of the runtime, one after the other.
-    async fn make(&self, view: View, write: Write) -> Result<Vec<u8>, StatusCode> {
-        let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
+    async fn make(&self, view: View, write: Write) -> Result<Vec<u8>, Refusal> {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let turn = turn.map_err(failed)?;
+        let turn = turn.map_err(|_| Refusal::Failed)?;
         let summary = Arc::clone(&self.summary);
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             write(summary(view.sort), &view)
         });
-        let made = made.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+        let made = made.await.map_err(|_| Refusal::Failed)?;
         made.map_err(|error| {
             tracing::error!(%error, "the fleet page cannot be made");
-            StatusCode::INTERNAL_SERVER_ERROR
+            Refusal::Failed
         })
     }
 }
@@ -123,13 +122,14 @@ async fn serve(state: &AdminState, request: &Parts, form: &Form) -> Response {
     let mut view = View {
         filter: Filter::default(),
         sort: Sort::default(),
+        is_paused: false,
         admitted,
     };
     view.set(request.uri.query().unwrap_or_default());
     let made = page.make(view, form.write).await;
     match made {
         Ok(body) => ([(header::CONTENT_TYPE, form.content)], body).into_response(),
-        Err(status) => status.into_response(),
+        Err(refusal) => (form.refuse)(refusal),
     }
 }
 

@@ -82,6 +82,8 @@ pub enum Refusal {
     NoTokenIsSet,
     /// The source has sent too many tokens. It has to wait this long.
     TooManyAttempts(Duration),
+    /// The page cannot be made.
+    Failed,
 }
 
 /// The parts of a request that decide about it.

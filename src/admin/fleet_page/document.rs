@@ -26,6 +26,8 @@ pub struct View {
     pub filter: Filter,
     /// Their order.
     pub sort: Sort,
+    /// True if the page does not reload by itself.
+    pub is_paused: bool,
     /// Why it is let in.
     pub admitted: Admitted,
 }
@@ -34,10 +36,11 @@ impl View {
     /// Reads a query string; the last of each parameter counts.
     pub fn set(&mut self, query: &str) {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            if name == "sort" {
-                self.sort = Sort::parse(value.trim());
+            match name.as_ref() {
+                "sort" => self.sort = Sort::parse(value.trim()),
+                "pause" => self.is_paused = !value.is_empty(),
+                name => self.filter.set(name, &value),
             }
-            self.filter.set(&name, &value);
         }
     }
 }
@@ -132,6 +135,7 @@ pub fn html(summary: FleetSummary, view: &View) -> Result<Vec<u8>, Unwritable> {
         reason => filter.reason(),
         changed => filter.changed(),
         is_filtered => !filter.is_empty(),
+        is_paused => view.is_paused,
         has_session => view.admitted == Admitted::Session,
     };
     Ok(template.render(context)?.into_bytes())
@@ -148,7 +152,14 @@ pub fn json(mut summary: FleetSummary, view: &View) -> Result<Vec<u8>, Unwritabl
 /// The page where a browser signs in, with the reason why it has to, which may be empty.
 pub fn sign_in(message: &str) -> Result<Vec<u8>, Unwritable> {
     let template = ENVIRONMENT.template_from_named_str("login.html", SIGN_IN)?;
-    let context = context! { style => STYLE, message };
+    let context = context! { style => STYLE, message, has_form => true };
+    Ok(template.render(context)?.into_bytes())
+}
+
+/// The page for somebody who cannot see the fleet, and would not by signing in.
+pub fn no_page(message: &str) -> Result<Vec<u8>, Unwritable> {
+    let template = ENVIRONMENT.template_from_named_str("login.html", SIGN_IN)?;
+    let context = context! { style => STYLE, message, has_form => false };
     Ok(template.render(context)?.into_bytes())
 }
 

@@ -18,7 +18,27 @@ const filter = () => {
     shown += row.hidden ? 0 : 1;
   });
   document.getElementById('shown').textContent = shown;
+  const none = document.getElementById('none');
+  if (none) none.hidden = shown > 0;
   const kept = [...asked].filter(([, value]) => value);
   history.replaceState(null, '', '?' + new URLSearchParams(kept));
 };
 form.addEventListener('input', filter);
+addEventListener('keydown', (event) => {
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (event.key === '/' && isPlain && !event.target.matches('input, select')) {
+    event.preventDefault();
+    form.elements.q.focus();
+  } else if (event.key === 'Escape' && event.target === form.elements.q) {
+    form.elements.q.value = '';
+    filter();
+  }
+});
+// Reloads each minute, unless somebody is at work with the page.
+setInterval(() => {
+  const isBusy = document.hidden || form.elements.pause.checked || !getSelection().isCollapsed
+    || document.activeElement?.matches('input, select, button');
+  if (!isBusy) location.reload();
+}, 60_000);
+const taken = document.getElementById('taken');
+taken.after(` (${new Date(taken.dateTime).toLocaleTimeString()} here)`);

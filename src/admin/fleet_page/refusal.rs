@@ -25,20 +25,18 @@ pub fn page(refusal: Refusal) -> Response {
             | Refusal::NoTokenIsSet
             | Refusal::TooManyAttempts(_)
     );
-    if !can_sign_in {
-        return line(refusal);
-    }
-    let said = match refusal {
-        Refusal::NoToken => "",
-        _ => message(refusal),
+    let page = match refusal {
+        Refusal::NoToken => document::sign_in(""),
+        _ if can_sign_in => document::sign_in(message(refusal)),
+        _ => document::no_page(message(refusal)),
     };
-    match document::sign_in(said) {
+    match page {
         Ok(page) => {
             let content = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
             with_status(refusal, (content, page).into_response())
         }
         Err(error) => {
-            tracing::error!(%error, "the sign-in page cannot be made");
+            tracing::error!(%error, "the page of a refusal cannot be made");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -46,13 +44,16 @@ pub fn page(refusal: Refusal) -> Response {
 
 const fn message(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::NotServed => "there is no fleet page",
+        Refusal::NotServed => {
+            "beyond loopback, it is served with --fleet-page-token-file only, by osm run"
+        }
         Refusal::AnotherName => {
             "this host is not known: ask by an address, as localhost, or by a name of \
              --fleet-page-host"
         }
         Refusal::ForeignOrigin => "another page sent this form",
         Refusal::NotAForm => "this is not a form",
+        Refusal::Failed => "the page cannot be made, and the log says why",
         Refusal::NoToken => "a bearer token is needed",
         Refusal::WrongToken => "this is not the token",
         Refusal::NoTokenIsSet => "no token is configured: the file has none",
@@ -66,6 +67,7 @@ fn with_status(refusal: Refusal, answer: Response) -> Response {
         Refusal::AnotherName | Refusal::ForeignOrigin => {
             (StatusCode::FORBIDDEN, answer).into_response()
         }
+        Refusal::Failed => (StatusCode::INTERNAL_SERVER_ERROR, answer).into_response(),
         Refusal::NotAForm => (StatusCode::UNSUPPORTED_MEDIA_TYPE, answer).into_response(),
         Refusal::NoToken | Refusal::WrongToken | Refusal::NoTokenIsSet => {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"osm\"")];

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Request, StatusCode};
 use base64::Engine;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -241,8 +241,36 @@ async fn the_server_filters_for_those_without_script() {
     }
     let none = text(&state, "/fleet?q=none").await;
     assert!(none.contains("0</span> of 2 tenants"), "{none}");
+    assert!(
+        none.contains("<p id=\"none\">No tenant matches. <a"),
+        "{none}"
+    );
     let empty = text(&a_state(on_loopback(), Vec::new()), "/fleet").await;
-    assert!(empty.contains("No tenant."), "{empty}");
+    assert!(empty.contains("osm tenant add NAME"), "{empty}");
+    assert!(
+        !empty.contains("<table") && !empty.contains("id=\"none\""),
+        "{empty}"
+    );
+}
+
+#[tokio::test]
+async fn the_page_reloads_itself_unless_that_is_paused() {
+    let state = a_state(on_loopback(), vec![a_row("berlin/worker", "one")]);
+    let refresh = "<noscript><meta http-equiv=\"refresh\" content=\"60\"></noscript>";
+    for (query, expected) in [("", true), ("?pause=1", false), ("?pause=", true)] {
+        let page = text(&state, &format!("/fleet{query}")).await;
+        assert_eq!(page.contains(refresh), expected, "{query}: {page}");
+        let is_checked = page.contains("name=\"pause\" value=\"1\" checked");
+        assert_eq!(is_checked, !expected, "{query}: {page}");
+        assert!(page.contains(">01:18:20 UTC</time>"), "{page}");
+    }
+    let by_token = access([0, 0, 0, 0], Some(PathBuf::from("/nowhere")));
+    let (_, sign_in) = ask(&a_state(by_token, Vec::new()), "/fleet", "").await;
+    // A reload of the answer to a form would send the form again.
+    assert!(
+        !sign_in.contains("refresh") && !sign_in.contains("<script"),
+        "{sign_in}"
+    );
 }
 
 #[tokio::test]
@@ -400,6 +428,9 @@ async fn both_forms_are_shown_to_whom_the_access_lets_in_alone() {
             let challenge = answer.headers().get("www-authenticate");
             assert_eq!(challenge.is_some(), expected == StatusCode::UNAUTHORIZED);
             assert_eq!(text.contains("berlin"), expected == StatusCode::OK);
+            let is_html = text.starts_with("<!doctype html>");
+            assert_eq!(is_html, path == "/fleet", "{path}: {text}");
+            assert!(answer.headers().contains_key("content-security-policy"));
             assert!(!text.contains(TOKEN));
         }
     }
