@@ -11,7 +11,7 @@ use fake_cluster::{Cluster, object};
 use osm::{
     api::{
         config::OperatingSystemConfigSpec,
-        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MADE_FOR},
+        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MADE_FOR, TEMPLATE},
     },
     plan::{
         desired::{config_digest, secret_digest},
@@ -168,7 +168,12 @@ impl Secrets {
                 .get_mut("annotations")
                 .and_then(Value::as_object_mut)
             {
-                for key in [CONTENT, INPUTS, "kubernetes.io/service-account.uid"] {
+                for key in [
+                    CONTENT,
+                    INPUTS,
+                    TEMPLATE,
+                    "kubernetes.io/service-account.uid",
+                ] {
                     annotations.remove(key);
                 }
             }
