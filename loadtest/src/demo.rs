@@ -6,6 +6,7 @@
 //!  DemoCluster ── management, berlin, lisbon: in memory or real
 //!  Manager ────── `osm run`, as the ServiceAccount of manifests/rbac/management.yaml
 //!  tenants ────── registers each tenant, and waits until it is served
+//!  revisions ──── raises revisions, as machine-controller does
 //!  show ───────── the tables, one document, one trace
 //!  node ───────── a virtual machine that joins, on request
 //! ```
@@ -16,6 +17,7 @@ pub(crate) mod folder;
 pub(crate) mod install;
 pub(crate) mod node;
 pub mod process;
+mod revisions;
 pub mod screen;
 mod show;
 pub(crate) mod tenants;
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::cluster::{DemoCluster, Kind};
@@ -106,6 +109,8 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
 #[derive(Default)]
 struct Stage {
     machine: Option<(Provider, Machine)>,
+    /// Stands for machine-controller where no machine is started.
+    revisions: JoinSet<()>,
     manager: Option<Manager>,
     clusters: Vec<DemoCluster>,
     folder: Option<Folder>,
@@ -130,6 +135,9 @@ impl Stage {
         screen
             .step("CRDs and roles applied", Box::pin(installed))
             .await?;
+        if params.machine.is_none() {
+            self.revisions = revisions::keep_in(workers).await?;
+        }
         let collector = Collector::start().await.context("starting a collector")?;
         let arguments = [
             "--otlp-endpoint",
@@ -216,7 +224,7 @@ impl Stage {
     }
 
     async fn end(self) -> anyhow::Result<()> {
-        drop(self.machine);
+        drop((self.machine, self.revisions));
         if let Some(mut manager) = self.manager {
             let status = manager.stop().await?;
             if !status.success() {
