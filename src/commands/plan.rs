@@ -2,8 +2,8 @@
 //! running or not. Only reads are sent, so something that is missing is refused instead of created.
 
 pub mod explain;
-mod look;
 mod profiles;
+mod tenant_state;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,8 +16,8 @@ use kube::{
 };
 use serde::Serialize;
 
-use self::look::Tenant;
-pub(super) use self::look::kubeconfig_of;
+use self::tenant_state::Tenant;
+pub(super) use self::tenant_state::kubeconfig_of;
 use super::{
     cluster_client::{ClusterClient, KubeconfigSource},
     selection::Selection,

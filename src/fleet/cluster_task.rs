@@ -325,7 +325,7 @@ impl Task {
             () = &mut serving => {}
             () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
-            () = engage::keep_asking(&attempt.health, &attempt.worker) => {}
+            () = engage::keep_probing(&attempt.health, &attempt.worker) => {}
             () = engage::keep_warning_of_expiry(status, clock, expiries) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(

@@ -3,8 +3,8 @@
 //! Each step records its result in the tenant's status. The first step that fails ends the attempt.
 
 mod engage_error;
-mod keep_asking;
 mod keep_cluster_info;
+mod keep_probing;
 mod until_admitted;
 mod until_upstream_runs;
 mod warn_of_expiry;
@@ -19,8 +19,8 @@ pub(super) use self::engage_error::not_prepared;
 use self::engage_error::{not_connected, prerequisite_failed};
 pub use self::{
     engage_error::EngageError,
-    keep_asking::keep_asking,
     keep_cluster_info::{Reading, keep_cluster_info},
+    keep_probing::keep_probing,
     until_admitted::until_admitted,
     until_upstream_runs::until_upstream_runs,
     warn_of_expiry::{keep_warning_of_expiry, warn_of_expiry},

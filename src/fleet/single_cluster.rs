@@ -213,7 +213,7 @@ impl SingleCluster {
         tokio::select! {
             () = &mut serving => {}
             () = reading.keep(&sender, &bell) => {}
-            () = self.keep_asking() => {}
+            () = self.keep_probing() => {}
             () = leave.cancelled() => {}
         }
         leave.cancel();
@@ -224,7 +224,7 @@ impl SingleCluster {
 
     /// Reads the version, which every client may read, whenever the cluster is in doubt and the
     /// delay of the open circuit is over. All other calls wait until the cluster is healthy.
-    async fn keep_asking(&self) {
+    async fn keep_probing(&self) {
         loop {
             self.health.in_doubt().await;
             self.health.due().await;

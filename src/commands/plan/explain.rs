@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::blockers::blockers;
-use super::{Answer, Listed, Question, Verdict, full_name, look::Tenant};
+use super::{Answer, Listed, Question, Verdict, full_name, tenant_state::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{

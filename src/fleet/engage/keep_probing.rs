@@ -7,7 +7,7 @@ use crate::api::names::KUBE_SYSTEM;
 use crate::client::{connect::Clients, health::Health};
 
 /// Reads an object that the manager may always read, whenever a call is due.
-pub async fn keep_asking(health: &Health, worker: &Clients) {
+pub async fn keep_probing(health: &Health, worker: &Clients) {
     loop {
         health.call_due().await;
         let namespaces: Api<Namespace> = Api::all(worker.client());
