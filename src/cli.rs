@@ -204,9 +204,9 @@ impl Cli {
         let words: Vec<OsString> = words.collect();
         let called = words.first().map(Path::new).and_then(Path::file_name);
         let known = if called.is_some_and(|it| it == PLUGIN.0) {
-            as_plugin(Self::complete()).bin_name(PLUGIN.1)
+            as_plugin(Self::definition()).bin_name(PLUGIN.1)
         } else {
-            Self::complete()
+            Self::definition()
         };
         let read = known.try_get_matches_from(words);
         let read = read.and_then(|matches| Self::from_arg_matches(&matches));
@@ -214,7 +214,7 @@ impl Cli {
     }
 
     /// Returns the definition of all commands.
-    pub fn complete() -> Words {
+    pub fn definition() -> Words {
         let of_run = ["plan", "explain"].into_iter();
         of_run.fold(Self::command(), |command, name| {
             command.mut_subcommand(name, plan::hide_flags_of_run)

@@ -8,7 +8,7 @@ use super::{Cli, output};
 
 pub(super) fn run(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    generate(shell, &mut Cli::complete(), "osm", &mut text);
+    generate(shell, &mut Cli::definition(), "osm", &mut text);
     output::document(text)?;
     Ok(output::SUCCESS)
 }

@@ -77,8 +77,7 @@ fn text(layout: Layout, progress: &Progress) -> Text {
         };
         table.push([state, step.step.into(), Cell::from(&step.detail)]);
     }
-    let mut text = Text::default();
-    text.rows(table.lines(&[]));
+    let mut text = Text::from(&table);
     if let Some(next) = &progress.next {
         text.line("");
         text.line(format!("Next: {next}"));

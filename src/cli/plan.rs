@@ -79,7 +79,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The flags of `osm run` on which the answer can depend.
-const OF_RUN: [&str; 15] = [
+const OF_RUN: [&str; 16] = [
     "kubeconfig",
     "registration_selector",
     "namespaces",
@@ -95,6 +95,7 @@ const OF_RUN: [&str; 15] = [
     "tenant_machine_deployments",
     "tenant_profiles",
     "tenant_profile_bytes",
+    "token_lifetime",
 ];
 
 /// Hides the flags of `osm run` on which the answer does not depend. They are accepted, so that the
@@ -223,4 +224,29 @@ fn lines(answer: &Answer) -> Vec<String> {
     lines.extend(answer.writes.iter().map(|write| format!("  {write}")));
     lines.extend(answer.diff.split_terminator('\n').map(str::to_owned));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_help_shows_the_flags_of_run_that_change_an_answer_and_all_are_accepted() {
+        let mut definition = Cli::definition();
+        definition.build();
+        for name in ["plan", "explain"] {
+            let command = definition.find_subcommand(name).expect("it exists");
+            let is_shown = |id: &str| {
+                let found = command.get_arguments().find(|it| it.get_id() == id);
+                !found.expect(id).is_hide_set()
+            };
+            assert!(OF_RUN.into_iter().all(is_shown), "{name}");
+            for hidden in ["admin_address", "concurrent_renders", "instance"] {
+                assert!(!is_shown(hidden), "{name}: {hidden}");
+            }
+        }
+        let words = ["osm", "plan", "--tenant", "a", "--concurrent-renders", "8"];
+        assert!(definition.try_get_matches_from(words).is_ok());
+    }
 }

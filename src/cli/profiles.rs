@@ -99,7 +99,5 @@ fn text(layout: Layout, listed: &[Listed]) -> Text {
             profile.providers.join(",").into(),
         ]);
     }
-    let mut text = Text::default();
-    text.rows(table.lines(&[]));
-    text
+    Text::from(&table)
 }

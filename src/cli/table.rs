@@ -48,6 +48,12 @@ impl Text {
     }
 }
 
+impl From<&Table> for Text {
+    fn from(table: &Table) -> Self {
+        Self(table.lines(&[]))
+    }
+}
+
 impl<L: AsRef<str>> FromIterator<L> for Text {
     fn from_iter<I: IntoIterator<Item = L>>(lines: I) -> Self {
         let lines = lines.into_iter();

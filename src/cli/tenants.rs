@@ -48,7 +48,7 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     }
     let rows = runtime.block_on(tenants::list(&source, &selection))?;
     output.print(&rows, rows.iter().map(name), |layout| {
-        text(&table(layout, &rows), &[])
+        Text::from(&table(layout, &rows))
     })?;
     Ok(output::SUCCESS)
 }

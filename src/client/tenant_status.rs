@@ -153,24 +153,30 @@ impl TenantStatus {
         });
     }
 }
+
+/// The conditions of a tenant.
+type Findings = BTreeMap<ConditionType, ConditionState>;
+
 /// Logs the conditions of a tenant when they change: one line for each.
 #[derive(Debug, Default)]
-pub struct ConditionLog(BTreeMap<ConditionType, ConditionState>);
+pub struct ConditionLog(Findings);
 
 impl ConditionLog {
     /// Logs what has changed since the last call. A condition that is good from the beginning is no
     /// news, and a cluster that cannot be reached has a line of its own, with the exact cause.
-    pub fn record(&mut self, registration: &RegistrationId, status: &TenantStatus) {
-        let findings = status.read(|report| report.findings.clone());
-        for (condition, now) in &findings {
-            let before = self.0.get(condition);
-            let is_unreachable =
-                |it: &ConditionState| !it.holds && it.reason == Reason::Unreachable;
-            let is_known = before.is_some_and(|before| before.says(now));
-            if is_known || is_unreachable(now) || before.is_some_and(is_unreachable) {
+    pub fn record(&mut self, registration: &RegistrationId, findings: &Findings) {
+        self.0.retain(|kind, _| findings.contains_key(kind));
+        let is_unreachable = |it: &ConditionState| it.reason == Reason::Unreachable;
+        for (&kind, now) in findings {
+            if self.0.get(&kind).is_some_and(|before| before.says(now)) {
                 continue;
             }
-            let (condition, reason, why) = (condition.as_str(), now.reason, &now.message);
+            let before = self.0.insert(kind, now.clone());
+            let is_back = now.holds && before.as_ref().is_some_and(is_unreachable);
+            if is_unreachable(now) || is_back {
+                continue;
+            }
+            let (condition, reason, why) = (kind.as_str(), now.reason, &now.message);
             if !now.holds {
                 tracing::warn!(%registration, condition, %reason, %why, "a condition does not hold");
             } else if reason.severity() == Severity::Warning {
@@ -179,6 +185,60 @@ impl ConditionLog {
                 tracing::info!(%registration, condition, %reason, "a condition holds");
             }
         }
-        self.0 = findings;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::{self, TelemetrySettings, logs::LogBuffer};
+
+    /// Returns the lines that the states of one condition leave in the log, one after the other.
+    fn lines(kind: ConditionType, states: &[ConditionState]) -> Vec<String> {
+        let logs = LogBuffer::default();
+        let settings = TelemetrySettings::default();
+        let (dispatch, _telemetry) = telemetry::prepare(&settings, logs.clone()).unwrap();
+        let id = RegistrationId::new("tenant-berlin", "berlin");
+        let mut log = ConditionLog::default();
+        tracing::dispatcher::with_default(&dispatch, || {
+            for state in states {
+                let findings = BTreeMap::from([(kind, state.clone())]);
+                // The status is written more often than a condition changes.
+                log.record(&id, &findings);
+                log.record(&id, &findings);
+            }
+        });
+        logs.text().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_change_of_a_condition_is_one_line_with_the_registration() {
+        let well = ConditionState::well(Reason::Prepared);
+        let wrong = ConditionState::retried(Reason::RightsMissing, "no role, attempt 1");
+        let again = ConditionState::retried(Reason::RightsMissing, "no role, attempt 2");
+        let found = lines(ConditionType::Prepared, &[well.clone(), wrong, again, well]);
+        let [lost, back] = found.as_slice() else {
+            panic!("{found:#?}")
+        };
+        for text in [
+            "tenant-berlin/berlin",
+            "Prepared",
+            "RightsMissing",
+            "no role",
+        ] {
+            assert!(lost.contains(text), "{text}: {lost}");
+        }
+        assert!(back.contains("a condition holds"), "{back}");
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_be_reached_has_lines_of_its_own() {
+        let well = ConditionState::well(Reason::Healthy);
+        let lost = ConditionState::retried(Reason::Unreachable, "no answer");
+        let degraded = ConditionState::retried(Reason::Degraded, "503");
+        let found = lines(ConditionType::Connected, &[lost.clone(), well]);
+        assert_eq!(found, [""; 0]);
+        let found = lines(ConditionType::Connected, &[lost, degraded]);
+        assert_eq!(found.len(), 1, "{found:#?}");
     }
 }

@@ -335,7 +335,8 @@ impl Tenant {
         if let (Verdict::Unchanged, Some(awaited)) = (answer.verdict, awaited) {
             answer.verdict = Verdict::Waiting;
             answer.reason = Some(Reason::AwaitingRevision);
-            answer.message = Some(awaited);
+            let paused = answer.message.map(|paused| format!("; {paused}"));
+            answer.message = Some(awaited + &paused.unwrap_or_default());
         }
         Ok(answer)
     }

@@ -21,10 +21,7 @@ use super::{
     cluster_client::{ClusterClient, KubeconfigSource, cannot_list, ensure_namespace},
     selection::Selection,
 };
-use crate::api::{
-    condition::ConditionType,
-    worker_cluster::{MachineDeploymentState, WorkerCluster},
-};
+use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
 use crate::client::watch::covers;
 
 /// One tenant, according to its WorkerCluster.
@@ -199,13 +196,8 @@ fn row(found: &WorkerCluster) -> Row {
     let status = found.status.clone().unwrap_or_default();
     let ready = found.condition(ConditionType::Ready);
     let (served, all) = counts(status.served.as_deref());
-    let failing = status.machine_deployments.iter().filter(|entry| {
-        [
-            MachineDeploymentState::Refused,
-            MachineDeploymentState::Failing,
-        ]
-        .contains(&entry.state)
-    });
+    let entries = status.machine_deployments.iter();
+    let failing = entries.filter(|entry| entry.state.is_failing());
     Row {
         tenant: found.namespace().unwrap_or_default(),
         name: found.name_any(),

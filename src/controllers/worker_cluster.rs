@@ -150,7 +150,8 @@ impl Writer<'_> {
     /// Writes the status if it differs. Returns how long to wait before the next write.
     async fn write(&mut self) -> Result<Duration, kube::Error> {
         let registered = &self.reporting.registered;
-        self.log.record(&registered.id, &registered.status);
+        let report = registered.status.report();
+        self.log.record(&registered.id, &report.findings);
         let Some(own) = self.reporting.registered.worker_cluster.borrow().clone() else {
             return Ok(INTERVAL);
         };
@@ -162,7 +163,7 @@ impl Writer<'_> {
         let before = ahead.map(|it| &it.status).or(own.status.as_ref());
         let before = before.unwrap_or(&none);
         let wanted = status(status::Params {
-            report: &self.reporting.registered.status.report(),
+            report: &report,
             before,
             generation: own.metadata.generation,
             now: self.reporting.clock.now(),

@@ -149,12 +149,26 @@ pub async fn claim(
 
 /// Returns true if we still hold the claim, or if it cannot be read.
 pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    match namespaces.get_metadata(CLOUD_INIT_SETTINGS).await {
-        Ok(found) => found.annotations().get(CLAIM) == Some(&claimant.text()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => false,
+    match holder(client).await {
+        Ok(holder) => holder == Some(claimant.text()),
         Err(_) => true,
     }
+}
+
+/// Returns true if somebody else holds the claim.
+///
+/// # Errors
+///
+/// A call to the API server fails.
+pub async fn is_anothers(client: &Client, claimant: &Claimant) -> Result<bool, kube::Error> {
+    let holder = holder(client).await?;
+    Ok(holder.is_some_and(|holder| holder != claimant.text()))
+}
+
+async fn holder(client: &Client) -> Result<Option<String>, kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await?;
+    Ok(found.and_then(|mut found| found.annotations_mut().remove(CLAIM)))
 }
 
 /// Removes the claim if we hold it.

@@ -281,7 +281,11 @@ impl Task {
             return engage_error.retry;
         }
         let status = &self.registered.status;
-        engage_error.report_to(status);
+        // The writer of the status logs all conditions, but for a cluster that cannot be reached.
+        if engage_error.report_to(status) && is_of_health {
+            let why = &engage_error.message;
+            tracing::warn!(registration = %self.registered.id, %why, "cannot connect");
+        }
         if is_of_health || engage_error.condition == ConditionType::Registered {
             // `Connected` has another reason now, or none. The next successful call sets it.
             health.forget();
@@ -390,6 +394,7 @@ impl Task {
             worker: attempt.worker.client(),
             management: self.management.client(),
             claimant: &claimant,
+            registration: &self.registered.id.name,
             policy: self.registered.on_removal(),
         };
         let mut released = BTreeSet::new();

@@ -23,6 +23,8 @@ pub struct GiveBack<'a> {
     pub management: Client,
     /// The tenant that it was claimed for.
     pub claimant: &'a Claimant,
+    /// The name of the registration.
+    pub registration: &'a str,
     /// What happens to its machine deployments.
     pub policy: OnRemoval,
 }
@@ -46,13 +48,16 @@ impl GiveBack<'_> {
                 format!("{namespace}/{}", it.name_any())
             });
             let names: Vec<_> = names.collect();
+            let hang = match names.as_slice() {
+                [] => String::new(),
+                names => format!(", so that deleting one hangs: {}", names.join(", ")),
+            };
             let one = "machine deployment still has";
             let held = counted(held.len(), one, "machine deployments still have");
+            let name = self.registration;
             let message = format!(
-                "the registration is gone; {held} our finalizer, so that deleting one hangs: {}. \
-                 `osm tenant remove NAME -n {tenant} --on-removal release --worker-kubeconfig \
-                 FILE` gives them back",
-                names.join(", ")
+                "the registration is gone; {held} our finalizer{hang}. `osm tenant remove {name} \
+                 -n {tenant} --on-removal release --worker-kubeconfig FILE` gives the cluster back"
             );
             return Ok((Removal::Kept, message));
         }

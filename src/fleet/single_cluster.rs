@@ -274,6 +274,6 @@ async fn log_conditions(
     let mut log = ConditionLog::default();
     loop {
         tenant_status.changed().await;
-        log.record(registration, tenant_status);
+        tenant_status.read(|report| log.record(registration, &report.findings));
     }
 }

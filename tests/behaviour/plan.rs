@@ -3,13 +3,14 @@
 use std::io::Write as _;
 
 use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::{Api, ResourceExt as _};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::suite::administrator::{get, merge};
+use crate::suite::administrator::{get, list, merge};
 use crate::suite::audit::{Request, told};
 use crate::suite::credentials::opted_in;
 use crate::suite::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a_profile};
@@ -108,6 +109,13 @@ pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static Worl
     tenant.says("Registered", "False", "Paused").await;
     manager.stop().await;
 
+    let template = json!({ "spec": { "versions": { "kubelet": "1.35.9" } } });
+    let template = json!({ "spec": { "template": template } });
+    merge(&tenant.machine_deployments(), "workers", template).await;
+    let (code, text) = plan(&stage, &[]).await;
+    let both = "which is 1; the WorkerCluster is paused";
+    assert!(text.contains(both) && code == Some(1), "{text}");
+
     let next = json!({ "spec": { "version": "v2.0.0" } });
     merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
     drop(tenant.create(&a_little_machine_deployment("others")).await);
@@ -167,6 +175,10 @@ pub async fn a_template_that_waits_for_its_revision_is_not_called_current(world:
     tenant
         .machine_deployment_event("KubeletUnsupported", note)
         .await;
+    // A rotation deletes and creates Secrets, and none of that is another client's.
+    let events = list(&tenant.worker_events()).await;
+    let is_of = |event: &Event| event.reason.as_deref() == Some("SecretRestored");
+    assert!(!events.iter().any(is_of), "{events:?}");
     manager.stop().await;
 }
 

@@ -67,6 +67,13 @@ pub async fn what_is_replaced_by_hand_is_put_right(world: &'static World) {
     let kubelet = &made.kubelet_kubeconfig;
     let patch = json!({ "data": { "kubeconfig": FOREIGN } });
     merge(&tenant.secrets(), &kubelet.name_any(), patch).await;
+    let said = format!(
+        "has changed Secret {CLOUD_INIT_SETTINGS}/{}",
+        kubelet.name_any()
+    );
+    tenant
+        .machine_deployment_event("SecretRestored", &said)
+        .await;
     let back = wait::for_object(
         &tenant.secrets(),
         &kubelet.name_any(),

@@ -39,6 +39,7 @@ pub mod sizes;
 mod stage;
 pub mod takeover;
 pub mod tenant_add;
+pub mod tenant_remove;
 mod terminator;
 pub mod traces;
 pub mod unknown;

@@ -20,6 +20,7 @@ use crate::suite::proxy::Proxy;
 use crate::suite::removal::remains;
 use crate::suite::server::{Kind, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER};
+use crate::suite::tenant_remove;
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
@@ -241,7 +242,7 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
         .await;
 
     let remove = ["tenant", "remove", WORKER, "-n", &tenant.namespace, "--yes"];
-    keep(&admin, &remove).await;
+    tenant_remove::keep((&admin, &tenant), &remove).await;
     let token = ok(secrets.get_metadata_opt(&name).await, "it is looked for");
     assert!(token.is_some(), "nothing in the worker cluster goes");
     let removed = admin.osm_in_both(&remove).await;
@@ -275,30 +276,11 @@ async fn add_beside_a_mistake((admin, add): (&Admin, &Add), tenant: &Tenant) {
     let added = admin.osm_in_both(&add.words(&[])).await;
     assert_eq!(added.code, Some(0), "{added:?}");
     assert!(
-        added.out.contains("its tenant must act: SomeNotServed"),
+        added.out.contains("not all of it is served: SomeNotServed"),
         "{added:?}"
     );
     tenant.delete("lost").await;
     tenant.says("Ready", "True", "Ready").await;
-}
-
-/// Only on request do machine deployments keep the finalizer. It is said how that ends.
-async fn keep(admin: &Admin, remove: &[&str]) {
-    let kept = [remove, &["--on-removal", "keep"]].concat();
-    let kept = admin.osm_in_both(&kept).await;
-    assert_eq!(kept.code, Some(0), "{kept:?}");
-    for text in [
-        "1 machine deployment still has our finalizer, so that deleting one hangs: \
-         kube-system/workers",
-        "--on-removal release --worker-kubeconfig",
-        "the WorkerCluster stay as they are",
-    ] {
-        assert!(kept.out.contains(text), "{text}: {kept:?}");
-    }
-    // The manager has no kubeconfig any more.
-    let alone = admin.osm(remove).await;
-    assert_eq!(alone.code, Some(1), "{alone:?}");
-    assert!(alone.err.contains("with --worker-kubeconfig"), "{alone:?}");
 }
 
 pub async fn a_token_of_a_deleted_account_is_recreated(world: &'static World) {

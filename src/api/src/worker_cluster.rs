@@ -388,6 +388,13 @@ pub enum MachineDeploymentState {
     Served,
 }
 
+impl MachineDeploymentState {
+    /// Returns true if it is refused, or if attempts fail.
+    pub const fn is_failing(self) -> bool {
+        matches!(self, Self::Refused | Self::Failing)
+    }
+}
+
 /// Reads the entries of a list that can be decoded, and drops the others, so that a state that
 /// another release wrote does not hide the spec.
 fn readable_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>

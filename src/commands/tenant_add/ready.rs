@@ -50,7 +50,7 @@ pub(super) async fn wait(
         };
         if is(Reason::SomeNotServed) {
             progress(format!(
-                "registered: {namespace}/{name}; its tenant must act: {said}"
+                "registered: {namespace}/{name}; not all of it is served: {said}"
             ));
             return Ok(());
         }

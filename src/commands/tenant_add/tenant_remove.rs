@@ -25,7 +25,10 @@ use crate::api::{
 use crate::commands::cluster_client::{
     self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
 };
-use crate::fleet::{claim::Claimant, give_back::GiveBack};
+use crate::fleet::{
+    claim::{self, Claimant},
+    give_back::GiveBack,
+};
 use crate::tenant::{id::TenantId, report::Removal};
 
 /// The interval between two checks.
@@ -127,14 +130,14 @@ impl TenantRemoval {
         }
         if let Some(own) = &own {
             if !removal.is_some_and(Removal::is_released) {
-                self.give_back(policy, progress).await?;
+                removal = Some(self.give_back(policy, progress).await?);
             }
             self.delete_worker_cluster(own, progress).await?;
         }
         if let Some(worker) = &self.worker {
             remove_prerequisites(worker, progress).await?;
         }
-        if policy == OnRemoval::Release {
+        if removal == Some(Removal::Released) {
             progress(format!(
                 "worker cluster: what was made for machines stays in {CLOUD_INIT_SETTINGS}, so \
                  that they can still join; `kubectl delete namespace {CLOUD_INIT_SETTINGS}` there \
@@ -160,7 +163,7 @@ impl TenantRemoval {
         &self,
         policy: OnRemoval,
         progress: &mut (dyn FnMut(String) + Send),
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Removal> {
         let Some(worker) = &self.worker else {
             bail!(
                 "the manager has not given the worker cluster back, and has no kubeconfig of it \
@@ -173,16 +176,24 @@ impl TenantRemoval {
             management_uid: self.management.cluster_uid().await?,
             tenant: TenantId::new(&self.params.namespace),
         };
+        // Finalizers do not say for whom they are.
+        let is_anothers = claim::is_anothers(&worker.client, &claimant).await;
+        ensure!(
+            !is_anothers.context("cannot read the claim on the worker cluster")?,
+            "the cluster of --worker-kubeconfig is claimed for another tenant, to which what has \
+             our finalizer there belongs; nothing was changed in it"
+        );
         let cluster = GiveBack {
             worker: worker.client.clone(),
             management: self.management.client.clone(),
             claimant: &claimant,
+            registration: &self.params.name,
             policy,
         };
         let done = cluster.attempt(&mut BTreeSet::new()).await;
-        let (_, message) = done.context("cannot give the worker cluster back")?;
+        let (removal, message) = done.context("cannot give the worker cluster back")?;
         progress(format!("worker cluster: {message}"));
-        Ok(())
+        Ok(removal)
     }
 
     fn describe(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {

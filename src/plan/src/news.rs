@@ -1,10 +1,12 @@
 //! What has become wrong in a status and is the operator's to act on. It is reported in the
 //! management cluster, where tenants do not look.
 
+use std::collections::BTreeMap;
+
 use osm_api::{
     condition::ConditionType,
     reason::{Actor, Reason, Severity},
-    worker_cluster::{MachineDeploymentEntry, MachineDeploymentState, WorkerClusterStatus},
+    worker_cluster::{MachineDeploymentEntry, WorkerClusterStatus},
 };
 use osm_tenant::report::is_same_failure;
 
@@ -52,37 +54,28 @@ fn of_conditions(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec
 
 /// Returns one item per reason, however many machine deployments have it.
 fn of_machine_deployments(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News> {
-    let not_served = |entry: &&MachineDeploymentEntry| {
-        matches!(
-            entry.state,
-            MachineDeploymentState::Refused | MachineDeploymentState::Failing
-        )
-    };
     let was_there = |reason: &str| {
         let mut entries = before.machine_deployments.iter();
         entries.any(|old| old.reason == reason)
     };
-    let entries = now.machine_deployments.iter().filter(not_served);
-    let mut news: Vec<(News, usize)> = Vec::new();
-    for entry in entries.filter(|it| !was_there(&it.reason)) {
-        let Some(reason) = operators(&entry.reason) else {
-            continue;
-        };
-        if let Some((_, others)) = news.iter_mut().find(|(it, _)| it.reason == reason) {
-            *others += 1;
-            continue;
+    let mut by_reason: BTreeMap<Reason, Vec<&MachineDeploymentEntry>> = BTreeMap::new();
+    let entries = now.machine_deployments.iter();
+    for entry in entries.filter(|it| it.state.is_failing() && !was_there(&it.reason)) {
+        if let Some(reason) = operators(&entry.reason) {
+            by_reason.entry(reason).or_default().push(entry);
         }
-        let cause = entry.message.as_deref().unwrap_or_default();
-        let note = format!("{}: {cause}", entry.name);
-        news.push((News { reason, note }, 0));
     }
-    let sentence = |(mut news, others): (News, usize)| {
-        if others > 0 {
-            news.note = format!("{others} more and {}", news.note);
-        }
-        news
-    };
-    news.into_iter().map(sentence).collect()
+    let news = by_reason.into_iter().filter_map(|(reason, entries)| {
+        let (first, others) = entries.split_first()?;
+        let more = match others.len() {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let cause = first.message.as_deref().unwrap_or_default();
+        let note = format!("{}{more}: {cause}", first.name);
+        Some(News { reason, note })
+    });
+    news.collect()
 }
 
 /// Returns the reason if it is the operator's to act on.
@@ -143,7 +136,7 @@ mod tests {
             [
                 (Reason::KubeconfigRefused, "why"),
                 (Reason::ExpiresSoon, "why"),
-                (Reason::SettingsRefused, "1 more and a/one: why"),
+                (Reason::SettingsRefused, "a/one and 1 more: why"),
             ]
         );
         assert_eq!(news(&wrong, &wrong), []);

@@ -330,14 +330,8 @@ fn to_the_second(time: Timestamp) -> Time {
 
 /// Names the commonest cause, and how many machine deployments have others.
 fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
-    let is_not_served = |entry: &&MachineDeploymentEntry| {
-        matches!(
-            entry.state,
-            MachineDeploymentState::Refused | MachineDeploymentState::Failing
-        )
-    };
     let mut by_reason: Vec<(&str, Vec<&MachineDeploymentEntry>)> = Vec::new();
-    for entry in entries.iter().filter(is_not_served) {
+    for entry in entries.iter().filter(|it| it.state.is_failing()) {
         match by_reason.iter_mut().find(|it| it.0 == entry.reason) {
             Some((_, same)) => same.push(entry),
             None => by_reason.push((&entry.reason, vec![entry])),

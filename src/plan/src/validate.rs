@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{
     bootstrap::{self, Draw, Randomness, TokenPlan, kubeconfig_meaning},
-    digest::DigestKey,
+    digest::{Digest, DigestKey},
     found::{NotServed, check_revision, created, provider},
     invalid::Invalid,
     machine_access::MachineAccess,
@@ -205,7 +205,8 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, NotServed>
         bootstrap_kubeconfig,
         digest_key,
     };
-    deployment.provenance = provenance(&deployment);
+    let template = template(&deployment);
+    deployment.provenance = provenance(&deployment, Some(template));
     Ok(deployment)
 }
 
@@ -241,7 +242,7 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
 /// their meaning, so that a comment beside one makes nothing outdated. The provider spec and the
 /// kubelet's version are not inputs themselves: when they change, machine-controller raises the
 /// revision a moment later.
-fn provenance(deployment: &Deployment) -> Provenance {
+fn provenance(deployment: &Deployment, template: Option<Digest>) -> Provenance {
     let machine_deployment = &deployment.machine_deployment;
     let revision = machine_deployment
         .annotations()
@@ -284,18 +285,9 @@ fn provenance(deployment: &Deployment) -> Provenance {
         parts.push(b"own fetch token");
         parts.push(own.expose().as_bytes());
     }
-    let kubelet = &machine_deployment.spec.template.spec.versions.kubelet;
-    // API servers may return keys in any order.
-    let mut provider = serde_json::to_value(&deployment.provider).unwrap_or_default();
-    provider.sort_all_objects();
-    let provider = Zeroizing::new(provider.to_string());
     Provenance {
         inputs: Some(deployment.digest_key.digest(parts)),
-        template: Some(
-            deployment
-                .digest_key
-                .digest([provider.as_bytes(), kubelet.as_bytes()]),
-        ),
+        template,
         annotations_hash,
         profile_version: deployment.profile.spec().version.clone(),
         made_for: format!(
@@ -308,12 +300,30 @@ fn provenance(deployment: &Deployment) -> Provenance {
     }
 }
 
+/// Returns the digest of the parts of the template that are rendered.
+fn template(deployment: &Deployment) -> Digest {
+    let kubelet = &deployment
+        .machine_deployment
+        .spec
+        .template
+        .spec
+        .versions
+        .kubelet;
+    // API servers may return keys in any order.
+    let mut provider = serde_json::to_value(&deployment.provider).unwrap_or_default();
+    provider.sort_all_objects();
+    let provider = Zeroizing::new(provider.to_string());
+    let key = &deployment.digest_key;
+    key.digest([provider.as_bytes(), kubelet.as_bytes()])
+}
+
 impl Deployment {
     /// Sets a token only for this machine deployment's nodes, which is an input of the render.
     #[must_use]
     pub fn with_own_fetch_token(mut self, token: SecretText) -> Self {
         self.own_fetch_token = Some(token);
-        self.provenance = provenance(&self);
+        let template = self.provenance.template.take();
+        self.provenance = provenance(&self, template);
         self
     }
 

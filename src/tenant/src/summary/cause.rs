@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::state::{is_failing, wrong};
+use super::state::wrong;
 use crate::report::{Report, excerpt};
 use osm_api::{condition::ConditionType, worker_cluster::WorkerClusterStatus};
 
@@ -75,7 +75,7 @@ pub(super) fn of_report(report: &Report, failing: usize) -> Option<Cause> {
         .map(|(kind, finding)| (*kind, (finding.reason.as_str(), finding.message.as_str())));
     let mut outcomes = report.outcomes.iter();
     let failing = (failing > 0)
-        .then(|| outcomes.find(|(_, it)| is_failing(it.state)))
+        .then(|| outcomes.find(|(_, it)| it.state.is_failing()))
         .flatten()
         .map(|(name, it)| {
             let message = it.message.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ pub(super) fn of_status(status: &WorkerClusterStatus) -> Option<Cause> {
         (condition.status == "False").then(|| (kind, said(condition)))
     });
     let mut entries = status.machine_deployments.iter();
-    let failing = entries.find(|it| is_failing(it.state)).map(|it| {
+    let failing = entries.find(|it| it.state.is_failing()).map(|it| {
         let message = it.message.as_deref().unwrap_or_default();
         (it.name.as_str(), it.reason.as_str(), message)
     });

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     Moment,
     cause::{self, Cause},
-    state::{Findings, State, is_failing, since},
+    state::{Findings, State, since},
 };
 use crate::report::{Outcome, Report};
 use osm_api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
@@ -168,7 +168,7 @@ fn count_elsewhere(status: &WorkerClusterStatus) -> Option<MachineDeployments> {
     let (served, total) = status.served.as_deref()?.split_once('/')?;
     let (served, total): (usize, usize) = (served.parse().ok()?, total.parse().ok()?);
     let entries = &status.machine_deployments;
-    let failing = entries.iter().filter(|it| is_failing(it.state)).count();
+    let failing = entries.iter().filter(|it| it.state.is_failing()).count();
     let outdated = status.outdated.unwrap_or_default() as usize;
     Some(MachineDeployments {
         total,
@@ -186,7 +186,7 @@ fn count(existing: &BTreeSet<String>, report: &Report) -> MachineDeployments {
         let outcome = report.outcomes.get(name);
         let is_outdated = outcome.is_some_and(is_outdated);
         match outcome.map(|it| it.state) {
-            Some(state) if is_failing(state) => count.failing += 1,
+            Some(state) if state.is_failing() => count.failing += 1,
             Some(MachineDeploymentState::Served) => count.current += usize::from(!is_outdated),
             _ => count.waiting += 1,
         }

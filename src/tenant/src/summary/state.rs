@@ -7,11 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::Moment;
 use crate::report::{ConditionState, Report};
-use osm_api::{
-    condition::ConditionType,
-    reason::Reason,
-    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
-};
+use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerClusterStatus};
 
 /// The state of a tenant, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +80,7 @@ impl Findings {
         let has_failing = |existing: &BTreeSet<String>| {
             let is_ours = |name| existing.contains(name) && !report.ignored.contains(name);
             let mut outcomes = report.outcomes.iter();
-            outcomes.any(|(name, it)| is_failing(it.state) && is_ours(name))
+            outcomes.any(|(name, it)| it.state.is_failing() && is_ours(name))
         };
         Self {
             wrong: wrong.collect(),
@@ -161,12 +157,4 @@ pub(super) fn since(status: &WorkerClusterStatus, found: (State, ConditionType))
     let condition = dated_by.find_in(&status.conditions)?;
     let is_well = condition.status == "True";
     (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
-}
-
-/// Returns true if a machine deployment is refused or fails.
-pub(super) const fn is_failing(state: MachineDeploymentState) -> bool {
-    matches!(
-        state,
-        MachineDeploymentState::Refused | MachineDeploymentState::Failing
-    )
 }
