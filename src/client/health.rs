@@ -24,6 +24,7 @@ use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
     server_clock::ServerClock,
+    state::Observations,
 };
 use crate::api::condition::ConditionType;
 use crate::client::{
@@ -34,7 +35,7 @@ use crate::client::{
     transport::{self, OneCallAtATime},
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::{id::RegistrationId, report::is_same_failure};
+use crate::tenant::id::RegistrationId;
 
 /// How long a problem of a watch is reported after it was last seen. A failing watch is retried
 /// more often than that.
@@ -71,7 +72,7 @@ pub struct Health {
     /// True if it is such a cluster.
     must_be_asked: watch::Sender<bool>,
     server_clock: ServerClock,
-    state: Mutex<State>,
+    observed: Mutex<Observations>,
     /// The last failure that was logged about a cluster that cannot be reached.
     unreachable: Mutex<Recurring>,
     circuit: watch::Sender<Circuit>,
@@ -104,7 +105,7 @@ impl Health {
             must_be_asked: watch::Sender::new(false),
             server_clock: ServerClock::default(),
             unreachable: Mutex::default(),
-            state: Mutex::new(State::Unknown),
+            observed: Mutex::default(),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
             watch_problem: Notify::new(),
         }
@@ -117,7 +118,7 @@ impl Health {
 
     /// Returns the current state.
     pub fn state(&self) -> State {
-        self.state.lock().clone()
+        self.observed.lock().calls.clone()
     }
 
     /// Returns the time on the worker cluster, which decides what has expired there.
@@ -128,7 +129,7 @@ impl Health {
     /// Returns true if the last call failed because of the cluster.
     pub fn is_wrong(&self) -> bool {
         matches!(
-            *self.state.lock(),
+            self.observed.lock().calls,
             State::Degraded { .. } | State::Unreachable { .. }
         )
     }
@@ -136,7 +137,7 @@ impl Health {
     /// Resets the state to unknown, because another component set `Connected`. The next outcome of
     /// a call is then recorded as a change.
     pub fn forget(&self) {
-        *self.state.lock() = State::Unknown;
+        *self.observed.lock() = Observations::default();
     }
 
     /// Returns true if calls are held back now.
@@ -151,16 +152,12 @@ impl Health {
 
     /// Reports that a watch sends events faster than they are read.
     pub fn events_delayed(&self) {
-        let until = Instant::now() + WATCH_PROBLEM;
-        self.enter(State::EventsDelayed { until });
-        self.watch_problem.notify_one();
+        self.watch_has_problem(None);
     }
 
     /// Reports that what a watch sends is refused.
     pub fn watch_failed(&self, why: String) {
-        let until = Instant::now() + WATCH_PROBLEM;
-        self.enter(State::WatchFailed { until, why });
-        self.watch_problem.notify_one();
+        self.watch_has_problem(Some(why));
     }
 
     /// Lets a call through, or holds it back.
@@ -231,7 +228,7 @@ impl Health {
     /// Waits until a problem of a watch has not been seen for a while.
     async fn watch_problem_ends(&self) {
         loop {
-            let until = self.state.lock().watch_problem_until();
+            let until = self.observed.lock().watch_problem_until();
             match until {
                 Some(until) if until <= Instant::now() => return,
                 Some(until) => sleep_until(until).await,
@@ -251,7 +248,7 @@ impl Health {
                 () = self.quiet() => true,
             };
             self.due().await;
-            let is_watch_well_again = self.state.lock().watch_problem_until().is_some();
+            let is_watch_well_again = self.observed.lock().watch_problem_until().is_some();
             if is_quiet || is_watch_well_again || self.circuit.borrow().is_in_doubt() {
                 return;
             }
@@ -277,64 +274,32 @@ impl Health {
         }
     }
 
-    fn enter(&self, mut next: State) {
-        let mut state = self.state.lock();
-        match (&*state, &mut next) {
-            (
-                State::EventsDelayed { until } | State::WatchFailed { until, .. },
-                State::Healthy | State::ClocksDiffer { .. },
-            )
-            | (State::WatchFailed { until, .. }, State::EventsDelayed { .. })
-                if Instant::now() < *until =>
-            {
-                return;
-            }
-            // A call that changes nothing costs one comparison.
-            (State::Healthy, State::Healthy)
-            | (
-                State::Degraded { .. } | State::Unreachable { .. },
-                State::EventsDelayed { .. } | State::WatchFailed { .. },
-            ) => return,
-            (
-                State::Degraded {
-                    since: begun,
-                    why: before,
-                },
-                State::Degraded { since, why },
-            )
-            | (
-                State::Unreachable {
-                    since: begun,
-                    why: before,
-                },
-                State::Unreachable { since, why },
-            ) => {
-                *since = *begun;
-                if is_same_failure(before, why) {
-                    why.clone_from(before);
-                }
-            }
-            // Both watches may fail. The first cause is reported until both have recovered.
-            (State::WatchFailed { until, why: before }, State::WatchFailed { why, .. })
-                if Instant::now() < *until =>
-            {
-                why.clone_from(before);
-            }
-            _ => {}
-        }
-        if *state == next {
-            return;
-        }
-        let Some(finding) = next.finding() else {
-            return;
-        };
+    /// Records what calls have shown. A call that changes nothing costs one comparison.
+    fn enter(&self, next: State) {
         let is_well = next.is_well();
-        *state = next;
+        let mut observed = self.observed.lock();
+        if !observed.called(next) {
+            return;
+        }
         if is_well && self.unreachable.lock().is_over() {
             tracing::info!(registration = %self.registration, "the worker cluster answers again");
         }
-        self.tenant_status
-            .set_condition(ConditionType::Connected, finding);
+        self.publish(&observed);
+    }
+
+    fn watch_has_problem(&self, refused: Option<String>) {
+        let mut observed = self.observed.lock();
+        observed.watch_has_problem(Instant::now() + WATCH_PROBLEM, refused);
+        self.publish(&observed);
+        drop(observed);
+        self.watch_problem.notify_one();
+    }
+
+    fn publish(&self, observed: &Observations) {
+        if let Some(finding) = observed.finding() {
+            self.tenant_status
+                .set_condition(ConditionType::Connected, finding);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
     site.register(&json!({}), &deployment).await?;
     let mut trial = Trial::power_on(site, params, case.image().into()).await?;
     trial.joins().await?;
-    trial.is_explained_by("done     Ready")?;
+    trial.is_explained_by("done Ready")?;
     only_what_is_listed(params, &trial, case)?;
     trial.runs("hello", POD_IMAGE).await?;
     as_asked(&trial).await?;

@@ -7,12 +7,13 @@ use tokio::time::Instant;
 
 use crate::api::reason::Reason;
 use crate::client::border::EVENTS_MIB_MAX;
-use crate::tenant::report::ConditionState;
+use crate::tenant::report::{ConditionState, is_same_failure};
 
-/// The health of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the calls to a cluster have shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// No outcome has been observed yet.
+    #[default]
     Unknown,
     /// The circuit is closed. At most single requests have failed.
     Healthy,
@@ -20,18 +21,6 @@ pub enum State {
     ClocksDiffer {
         /// The number of minutes by which the cluster's clock is ahead.
         minutes: i64,
-    },
-    /// As [`State::Healthy`], but a watch sends events faster than they are read.
-    EventsDelayed {
-        /// The time after which a call checks whether the cluster has recovered.
-        until: Instant,
-    },
-    /// The circuit is closed, but what a watch sends is refused.
-    WatchFailed {
-        /// The time after which a call checks whether the cluster has recovered.
-        until: Instant,
-        /// The last cause, without secrets.
-        why: String,
     },
     /// The circuit is open, and the last answer showed that something is wrong with the cluster.
     Degraded {
@@ -49,48 +38,120 @@ pub enum State {
     },
 }
 
-impl State {
-    /// Returns the time until which a problem of a watch is reported. `None` if there is none.
-    pub(super) fn watch_problem_until(&self) -> Option<Instant> {
-        match self {
-            Self::EventsDelayed { until } | Self::WatchFailed { until, .. } => Some(*until),
-            Self::Unknown
-            | Self::Healthy
-            | Self::ClocksDiffer { .. }
-            | Self::Degraded { .. }
-            | Self::Unreachable { .. } => None,
+/// A problem of a watch. Calls that succeed do not end it.
+#[derive(Debug)]
+struct WatchProblem {
+    /// The time after which a call checks whether the watches have recovered.
+    until: Instant,
+    /// Why what a watch sends is refused, without secrets. `None` if a watch sends events faster
+    /// than they are read.
+    refused: Option<String>,
+}
+
+/// The health of a cluster: what its calls and what its watches have shown.
+#[derive(Debug, Default)]
+pub(super) struct Observations {
+    pub(super) calls: State,
+    watches: Option<WatchProblem>,
+}
+
+impl Observations {
+    /// Records what calls have shown. Returns true if that is news.
+    pub(super) fn called(&mut self, mut next: State) -> bool {
+        self.calls.continues_in(&mut next);
+        let is_over = |problem: &WatchProblem| problem.until <= Instant::now();
+        let have_recovered = next.is_well() && self.watches.as_ref().is_some_and(is_over);
+        if have_recovered {
+            self.watches = None;
+        }
+        let is_news = self.calls != next;
+        self.calls = next;
+        is_news || have_recovered
+    }
+
+    /// Records a problem of a watch, which is reported until this time. Of several, the first
+    /// refusal is reported until all have recovered.
+    pub(super) fn watch_has_problem(&mut self, until: Instant, refused: Option<String>) {
+        match &mut self.watches {
+            Some(known) if Instant::now() < known.until && known.refused.is_some() => {
+                if refused.is_some() {
+                    known.until = until;
+                }
+            }
+            known => *known = Some(WatchProblem { until, refused }),
         }
     }
 
-    /// Returns true if the cluster answers and its events arrive in time.
-    pub(super) const fn is_well(&self) -> bool {
-        matches!(self, Self::Healthy | Self::ClocksDiffer { .. })
+    /// Returns the time until which a problem of a watch is reported. `None` if there is none.
+    pub(super) fn watch_problem_until(&self) -> Option<Instant> {
+        Some(self.watches.as_ref()?.until)
     }
 
     /// Returns the state of the condition `Connected`. `None` if the health is unknown.
     pub(super) fn finding(&self) -> Option<ConditionState> {
-        Some(match self {
-            Self::Unknown => return None,
-            Self::Healthy => ConditionState::well(Reason::Healthy),
-            Self::ClocksDiffer { minutes } => ConditionState {
+        Some(match (&self.calls, &self.watches) {
+            (State::Degraded { why, .. }, _) => {
+                ConditionState::retried(Reason::Degraded, why.as_str())
+            }
+            (State::Unreachable { why, .. }, _) => {
+                ConditionState::retried(Reason::Unreachable, why.as_str())
+            }
+            (_, Some(problem)) => problem.finding(),
+            (State::Unknown, None) => return None,
+            (State::Healthy, None) => ConditionState::well(Reason::Healthy),
+            (State::ClocksDiffer { minutes }, None) => ConditionState {
                 message: clocks_differ(*minutes),
                 ..ConditionState::well(Reason::ClocksDiffer)
             },
-            Self::EventsDelayed { .. } => ConditionState {
+        })
+    }
+}
+
+impl WatchProblem {
+    fn finding(&self) -> ConditionState {
+        match &self.refused {
+            Some(why) => ConditionState::retried(Reason::WatchFailed, why.as_str()),
+            None => ConditionState {
                 message: format!(
                     "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
                      they are read with a delay"
                 ),
                 ..ConditionState::well(Reason::EventsDelayed)
             },
-            Self::WatchFailed { why, .. } => {
-                ConditionState::retried(Reason::WatchFailed, why.as_str())
-            }
-            Self::Degraded { why, .. } => ConditionState::retried(Reason::Degraded, why.as_str()),
-            Self::Unreachable { why, .. } => {
-                ConditionState::retried(Reason::Unreachable, why.as_str())
-            }
-        })
+        }
+    }
+}
+
+impl State {
+    /// Returns true if calls are answered.
+    pub(super) const fn is_well(&self) -> bool {
+        matches!(self, Self::Healthy | Self::ClocksDiffer { .. })
+    }
+
+    /// Lets a failure that goes on keep the time at which it began, and its cause if only numbers
+    /// in it differ.
+    fn continues_in(&self, next: &mut Self) {
+        let ((
+            Self::Degraded {
+                since: begun,
+                why: before,
+            },
+            Self::Degraded { since, why },
+        )
+        | (
+            Self::Unreachable {
+                since: begun,
+                why: before,
+            },
+            Self::Unreachable { since, why },
+        )) = (self, next)
+        else {
+            return;
+        };
+        *since = *begun;
+        if is_same_failure(before, why) {
+            why.clone_from(before);
+        }
     }
 }
 

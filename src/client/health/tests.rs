@@ -27,6 +27,19 @@ async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen(
     assert_eq!(reason(), "Healthy");
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_that_fail_and_succeed_do_not_end_a_problem_of_a_watch() {
+    let (health, tenant_status) = a_health();
+    health.watch_failed("why".to_owned());
+    answered(&health, StatusCode::NO_CONTENT, 3).await;
+    assert_eq!(said(&tenant_status).1, "Degraded", "it matters more");
+    answered(&health, StatusCode::OK, 1).await;
+    assert_eq!(said(&tenant_status).1, "WatchFailed");
+    tokio::time::advance(WATCH_PROBLEM).await;
+    answered(&health, StatusCode::OK, 1).await;
+    assert_eq!(said(&tenant_status).1, "Healthy");
+}
+
 const QUIET_MAX: Duration = Duration::from_secs(30);
 
 fn a_health() -> (Health, Arc<TenantStatus>) {
