@@ -6,6 +6,8 @@
 
 #[path = "architecture/circles.rs"]
 mod circles;
+#[path = "architecture/logs.rs"]
+mod logs;
 #[path = "architecture/pure.rs"]
 mod pure;
 #[path = "architecture/source.rs"]
@@ -291,6 +293,7 @@ fn first_word(text: &str) -> &str {
 fn modules_use_what_is_below_them_and_pure_ones_touch_nothing() {
     let mut broken = source::check_folder("src", "rs", check_use);
     broken.extend(pure::check());
+    broken.extend(logs::check());
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 

@@ -80,7 +80,8 @@ pub async fn keep_fetcher(context: &Context) -> Result<(), PrerequisiteError> {
 
 async fn correct_fetcher(context: &Context) -> Result<ConditionState, PrerequisiteError> {
     let kept = if context.rules.mode.has(Right::KeepFetcher) {
-        prerequisites::keep_fetcher(&context.engagement.worker.client()).await
+        let engagement = &context.engagement;
+        prerequisites::keep_fetcher(&engagement.registration, &engagement.worker.client()).await
     } else {
         Ok(())
     };

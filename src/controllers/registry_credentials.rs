@@ -29,7 +29,9 @@ pub async fn refresh(context: &Context) -> Refreshed {
             read(&context.engagement.management.client(), namespace, name).await
         }
     };
-    context.registry_credentials.set(secret, read.map(Arc::new))
+    let registration = &context.engagement.registration;
+    let read = read.map(Arc::new);
+    context.registry_credentials.set(registration, secret, read)
 }
 
 #[derive(Deserialize)]

@@ -97,7 +97,7 @@ pub async fn report(reporting: Reporting) {
         }
     };
     if timeout(LAST_WRITE_TIMEOUT, last).await.is_err() {
-        tracing::warn!(registered = %reporting.registered.id, "the last status was not written");
+        tracing::warn!(registration = %reporting.registered.id, "the last status was not written");
     }
 }
 

@@ -416,7 +416,7 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
         ConditionType::Claimed,
         ConditionState::well(Reason::Claimed),
     );
-    prerequisites::ensure_fetcher(worker)
+    prerequisites::ensure_fetcher(&params.registered.id, worker)
         .await
         .map_err(|error| prerequisite_failed(&error))
 }

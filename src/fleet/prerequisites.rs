@@ -23,7 +23,7 @@ use crate::api::{
 };
 use crate::client::{forbidden::denied, pages::is_forbidden};
 use crate::telemetry::chain::chain;
-use crate::tenant::report::ConditionState;
+use crate::tenant::{id::RegistrationId, report::ConditionState};
 
 /// The type of a Secret that the token controller fills.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
@@ -119,7 +119,10 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
 /// # Errors
 ///
 /// A right is missing, a call fails, or the token Secret stays empty.
-pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
+pub async fn ensure_fetcher(
+    registration: &RegistrationId,
+    client: &Client,
+) -> Result<(), PrerequisiteError> {
     let fetcher = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
         service_account(),
@@ -128,7 +131,7 @@ pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let found = ensure(&secrets, token()).await?;
     if is_stale(&found.metadata, &fetcher.metadata) || stays_empty(&found) {
-        tracing::warn!("the fetcher's token is of no use any more, and is created again");
+        tracing::warn!(%registration, "the fetcher's token does not work, and is created again");
         let deleted = removal::delete(&secrets, &found.metadata).await;
         deleted.map_err(|source| PrerequisiteError::Call {
             kind: Secret::kind(&()).into_owned(),
@@ -279,7 +282,9 @@ mod tests {
         let cluster = Cluster::default();
         let client = cluster.client();
         ensure_namespace(&client).await.unwrap();
-        ensure_fetcher(&client).await.unwrap();
+        ensure_fetcher(&RegistrationId::new("berlin", "berlin"), &client)
+            .await
+            .unwrap();
         assert!(!is_fetcher_lost(&client).await);
         for resource in ["serviceaccounts", "secrets"] {
             for code in [403, 500] {

@@ -202,12 +202,13 @@ impl SingleCluster {
             cancel: leave.clone(),
         };
         let reading = Reading {
+            registration: &self.id,
             worker: &self.worker,
             kubeconfig_ca: &self.certificate_authority,
             interval: self.shared.cluster_info_interval,
             claimant: None,
         };
-        tracing::info!(namespace = self.id.tenant.namespace(), "serving begins");
+        tracing::info!(registration = %self.id, "serving begins");
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
@@ -218,7 +219,7 @@ impl SingleCluster {
         }
         leave.cancel();
         if !serving.is_terminated() && timeout(END_TIMEOUT, serving).await.is_err() {
-            tracing::warn!("a reconcile was cut short");
+            tracing::warn!(registration = %self.id, "a reconcile was cut short");
         }
     }
 

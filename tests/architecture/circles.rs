@@ -141,7 +141,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+pub fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     match item {
         syn::Item::Fn(it) => &it.attrs,
         syn::Item::Impl(it) => &it.attrs,
@@ -151,7 +151,7 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|it| {
         let condition = it
             .path()

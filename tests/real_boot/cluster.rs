@@ -8,6 +8,7 @@ use kube::{
     api::{Api, DeleteParams, PostParams},
 };
 use loadtest::control_plane::{ControlPlane, Params};
+use osm::tenant::id::RegistrationId;
 use osm::{
     api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
     fleet::prerequisites::{ensure_fetcher, ensure_namespace, keep_fetcher},
@@ -18,6 +19,10 @@ use crate::documents::Access;
 
 /// For the token controller, which needs a moment; generous for a busy computer.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+fn registration() -> RegistrationId {
+    RegistrationId::new("berlin", "berlin")
+}
 
 /// A cluster whose Secrets only its nodes' ServiceAccount may read.
 pub struct Cluster {
@@ -35,8 +40,12 @@ impl Cluster {
         ensure_namespace(&client)
             .await
             .expect("a namespace is made");
-        ensure_fetcher(&client).await.expect("a fetcher is made");
-        keep_fetcher(&client).await.expect("it may read Secrets");
+        ensure_fetcher(&registration(), &client)
+            .await
+            .expect("a fetcher is made");
+        keep_fetcher(&registration(), &client)
+            .await
+            .expect("it may read Secrets");
         let access = Access {
             server: plane.server().to_owned(),
             authority: plane.ca_certificate().to_owned(),
@@ -73,7 +82,7 @@ impl Cluster {
 
     /// Gives it back.
     pub async fn permit(&self) {
-        let kept = keep_fetcher(&self.client).await;
+        let kept = keep_fetcher(&registration(), &self.client).await;
         kept.expect("a role binding is made");
     }
 

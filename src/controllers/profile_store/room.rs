@@ -201,7 +201,8 @@ pub(super) async fn fetch_wanted(
                 Err(error) => {
                     let cause = chain(&error).to_string();
                     if failure.is_news(&cause) {
-                        tracing::warn!(error = cause, "cannot read a profile again");
+                        let (namespace, name) = &key;
+                        tracing::warn!(namespace, name, error = cause, "cannot read a profile");
                     }
                     store.want(key);
                     tokio::time::sleep(delay.next().unwrap_or_default()).await;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::render::input::RegistryCredential;
 use crate::telemetry::chain::chain;
-use crate::tenant::mode::NamespacedName;
+use crate::tenant::{id::RegistrationId, mode::NamespacedName};
 
 /// After this many refusals in a row, the right is missing. An API server that has just started may
 /// refuse what it allows a moment later.
@@ -65,6 +65,7 @@ impl Known {
     /// Records what was read from a Secret.
     pub fn set(
         &self,
+        registration: &RegistrationId,
         secret: Option<NamespacedName>,
         read: Result<RegistryCredentials, CredentialsError>,
     ) -> Refreshed {
@@ -73,7 +74,7 @@ impl Known {
         if let Err(error @ CredentialsError::Call { .. }) = &read
             && is_usable
         {
-            tracing::warn!(error = %chain(error), "keeping the credentials of registries");
+            tracing::warn!(%registration, error = %chain(error), "keeping the registry credentials");
             return Refreshed::Kept;
         }
         let is_forbidden = read.as_ref().is_err_and(CredentialsError::is_forbidden);

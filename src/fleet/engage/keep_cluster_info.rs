@@ -13,7 +13,7 @@ use crate::fleet::{
     prerequisites,
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::cluster_info::ClusterInfo;
+use crate::tenant::{cluster_info::ClusterInfo, id::RegistrationId};
 
 /// Reads the cluster info again at an interval with jitter, and when `bell` is notified. Returns
 /// when another manager holds the claim on the cluster, or when nodes can no longer use the
@@ -25,6 +25,7 @@ pub async fn keep_cluster_info(
     bell: &Notify,
 ) {
     let reading = Reading {
+        registration: attempt.health.registration(),
         worker: &attempt.worker,
         kubeconfig_ca: &attempt.kubeconfig_ca,
         interval: shared.cluster_info_interval,
@@ -36,6 +37,8 @@ pub async fn keep_cluster_info(
 /// Where the cluster info is read, and how often.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
+    /// The registration of the worker cluster.
+    pub registration: &'a RegistrationId,
     /// The worker cluster's API.
     pub worker: &'a Clients,
     /// The certificate authority of the kubeconfig, in PEM.
@@ -79,13 +82,18 @@ impl Reading<'_> {
                 // The previous cluster info stays in use. The calls report the cluster's health in
                 // the tenant's status.
                 Err(error) => {
-                    let cause = chain(&error).to_string();
+                    let (registration, cause) = (self.registration, chain(&error).to_string());
                     match error {
                         ClusterInfoError::Announcement(_) if failure.is_news(&cause) => {
                             let server = &*before.api_server;
-                            tracing::warn!(error = cause, server, "what was read before is kept");
+                            tracing::warn!(
+                                %registration, error = cause, server,
+                                "what was read before is kept"
+                            );
                         }
-                        _ => tracing::debug!(error = cause, "cannot read the cluster info again"),
+                        _ => {
+                            tracing::debug!(%registration, error = cause, "cannot read it again");
+                        }
                     }
                     wait = delay.next().unwrap_or(wait);
                 }

@@ -27,7 +27,8 @@ pub async fn until_upstream_runs(shared: &Shared, attempt: &Attempt, foreign_wri
         }
         if let Some(holder) = Box::pin(running(shared, attempt)).await {
             let Holder { lease, identity } = holder;
-            tracing::warn!(server = %attempt.server, lease, identity, "the program before us runs");
+            let registration = attempt.health.registration();
+            tracing::warn!(%registration, lease, identity, "the previous manager runs");
             return;
         }
         tokio::time::sleep(BETWEEN).await;

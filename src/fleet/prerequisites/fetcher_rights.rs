@@ -13,6 +13,7 @@ use super::{PrerequisiteError, create, named, read};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
 use crate::client::pages::is_forbidden;
 use crate::fleet::removal;
+use crate::tenant::id::RegistrationId;
 
 /// The reason why machines cannot fetch their configuration.
 #[derive(Debug, thiserror::Error)]
@@ -80,11 +81,20 @@ impl Correction {
 /// # Errors
 ///
 /// Returns an error if an object must be corrected and we may not do that, or if a call fails.
-pub async fn keep_fetcher(client: &Client) -> Result<(), FetcherError> {
+pub async fn keep_fetcher(
+    registration: &RegistrationId,
+    client: &Client,
+) -> Result<(), FetcherError> {
     let roles: Api<Role> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
-    keep(&roles, role(), Correction::of_role).await?;
+    keep(registration, &roles, role(), Correction::of_role).await?;
     let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
-    keep(&bindings, role_binding(), Correction::of_binding).await
+    keep(
+        registration,
+        &bindings,
+        role_binding(),
+        Correction::of_binding,
+    )
+    .await
 }
 
 /// Describes what [`keep_fetcher`] would write. Writes nothing.
@@ -103,6 +113,7 @@ pub async fn plan_fetcher(client: &Client) -> Result<Vec<String>, PrerequisiteEr
 }
 
 async fn keep<K>(
+    registration: &RegistrationId,
     api: &Api<K>,
     wanted: K,
     correction: impl FnOnce(Option<&K>) -> Option<Correction>,
@@ -115,7 +126,10 @@ where
         return Ok(());
     };
     if correction == Correction::Correct {
-        return correct(api, &wanted).await;
+        correct(api, &wanted).await?;
+        let kind = K::kind(&());
+        tracing::warn!(%registration, %kind, name = FETCHER, "corrected: machines could not fetch");
+        return Ok(());
     }
     if let Some(found) = found {
         let deleted = removal::delete(api, found.meta()).await;
@@ -155,7 +169,6 @@ where
     let params = PatchParams::apply("osm").force();
     let applied = api.patch(FETCHER, &params, &Patch::Apply(wanted)).await;
     applied.map_err(refused_or_failed::<K>)?;
-    tracing::warn!(kind = %K::kind(&()), name = FETCHER, "machines could not fetch; it was corrected");
     Ok(())
 }
 
@@ -209,12 +222,16 @@ mod tests {
 
     use super::{super::ensure_namespace, *};
 
+    fn registration() -> RegistrationId {
+        RegistrationId::new("berlin", "berlin")
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_the_fetcher_may_do_is_corrected_where_machines_could_not_fetch() {
         let cluster = Cluster::default();
         let client = cluster.client();
         ensure_namespace(&client).await.unwrap();
-        keep_fetcher(&client).await.unwrap();
+        keep_fetcher(&registration(), &client).await.unwrap();
         let read = |kind: &str| {
             let mut all = cluster.objects(kind).into_iter();
             all.find(|found| found["metadata"]["name"] == FETCHER)
@@ -237,7 +254,7 @@ mod tests {
             cluster.put_raw(role).unwrap();
             let planned = plan_fetcher(&client).await.unwrap();
             assert_eq!(planned.is_empty(), is_kept, "{planned:?}");
-            keep_fetcher(&client).await.unwrap();
+            keep_fetcher(&registration(), &client).await.unwrap();
             let kept = read("roles").unwrap()["rules"] == rules;
             assert_eq!(kept, is_kept, "{rules}");
         }
@@ -253,7 +270,7 @@ mod tests {
             let mut binding = read("rolebindings").unwrap();
             binding[field] = wrong;
             cluster.put_raw(binding).unwrap();
-            keep_fetcher(&client).await.unwrap();
+            keep_fetcher(&registration(), &client).await.unwrap();
             let binding = read("rolebindings").unwrap();
             assert_eq!(
                 (&binding["subjects"], &binding["roleRef"]),
@@ -264,7 +281,7 @@ mod tests {
             assert!(cluster.delete_raw(object(kind, CLOUD_INIT_SETTINGS, FETCHER)));
             let planned = plan_fetcher(&client).await.unwrap();
             assert!(planned[0].starts_with("create Role"), "{planned:?}");
-            keep_fetcher(&client).await.unwrap();
+            keep_fetcher(&registration(), &client).await.unwrap();
             assert!(read(kind).is_some());
         }
     }
