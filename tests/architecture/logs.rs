@@ -18,9 +18,12 @@ pub fn check() -> Vec<String> {
     let nameless = files.iter().flat_map(|(module, text)| {
         let path = module.join("::");
         let is_below = |it: &&str| path == **it || path.starts_with(&format!("{it}::"));
-        let is_checked = OF_TENANTS.iter().any(|it| is_below(&it))
-            && !OF_THE_FLEET.iter().any(|it| is_below(&it));
-        let lines = is_checked.then(|| nameless(text)).unwrap_or_default();
+        let is_checked = OF_TENANTS.iter().any(&is_below) && !OF_THE_FLEET.iter().any(is_below);
+        let lines = if is_checked {
+            nameless(text)
+        } else {
+            Vec::new()
+        };
         lines.into_iter().map(move |line| {
             format!("{path}: a log line must have one of the fields {NAMES:?}: {line}")
         })

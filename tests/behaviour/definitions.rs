@@ -1,7 +1,13 @@
 //! What the custom resource definitions themselves hold, without the manager.
 
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, Resource, ResourceExt};
+use std::fmt::Debug;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
+use kube::{Client, CustomResourceExt, Resource};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility};
 use osm::api::worker_cluster::WorkerCluster;
@@ -10,6 +16,7 @@ use serde_json::{Value, json};
 use crate::suite::administrator::{create, merge};
 use crate::suite::fixtures::{self, PROFILE_NAME, a_profile};
 use crate::suite::server::ok;
+use crate::suite::wait;
 use crate::suite::world::World;
 
 pub async fn a_configs_spec_never_changes_and_its_annotations_may(world: &'static World) {
@@ -127,6 +134,186 @@ pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'st
     assert!(message.contains("spec.apiServerOverride"), "{message}");
 }
 
+pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
+    world: &'static World,
+) {
+    let client = in_namespace(world, "settings").await;
+    let worker_clusters: Api<WorkerCluster> = Api::default_namespaced(client);
+    let a_spec = || {
+        ok(
+            serde_json::from_value(json!({ "kubeconfigSecretRef": { "name": "worker" } })),
+            "it is a spec",
+        )
+    };
+    create(&worker_clusters, &WorkerCluster::new("worker", a_spec())).await;
+    for (field, value, expected) in [
+        (
+            "clusterDNS",
+            json!(["10.0.0.10", "x"]),
+            "`x` is not an IP address",
+        ),
+        (
+            "httpProxy",
+            json!("banana"),
+            "must be a URL such as http://proxy.example.com:3128",
+        ),
+        ("noProxy", json!("a\nb"), "should match"),
+        (
+            "registryMirrors",
+            json!({ "docker.io": ["https://a.example", "nope"] }),
+            "`nope` is not a URL",
+        ),
+        ("insecureRegistries", json!(["a b"]), "should match"),
+        (
+            "initialTaints",
+            json!("bad taint"),
+            "must be taints such as dedicated=gpu:NoSchedule",
+        ),
+        (
+            "initialTaints",
+            json!("spot:Never"),
+            "NoSchedule, PreferNoSchedule and NoExecute",
+        ),
+        (
+            "hostCABundle",
+            json!("bundle"),
+            "must contain certificates in PEM",
+        ),
+        (
+            "kubernetesCABundle",
+            json!("bundle"),
+            "must contain certificates in PEM",
+        ),
+        (
+            "pauseImage",
+            json!("registry.example/pause: 3"),
+            "should match",
+        ),
+        ("apiServerOverride", json!("http://plain"), "should match"),
+        ("defaultProfileNames", json!([""]), "at least 1 chars long"),
+        (
+            "confirmedClusterUid",
+            json!("u".repeat(65)),
+            "may not be more than 64",
+        ),
+    ] {
+        let message = refused(
+            &worker_clusters,
+            "worker",
+            json!({ "spec": { field: value } }),
+        )
+        .await;
+        let named = format!("spec.{field}");
+        assert!(
+            message.contains(&named) && message.contains(expected),
+            "{field}: {message}"
+        );
+    }
+    // The answer would quote the password.
+    let password = json!({ "spec": { "httpProxy": "http://user:pass word@proxy:3128" } });
+    merge(&worker_clusters, "worker", password).await;
+    merge(
+        &worker_clusters,
+        "worker",
+        json!({ "spec": {
+            "clusterDNS": ["10.0.0.10", "fd00::a"],
+            "httpProxy": "http://user:pass@proxy.example:3128",
+            "noProxy": ".svc, .cluster.local",
+            "registryMirrors": {
+                "docker.io": ["https://a.example/v2?kubermatic=override_path%3Dtrue", "b.example"],
+                "*": ["http://mirror:5000", "localhost"],
+            },
+            "insecureRegistries": ["10.0.0.1:5000"],
+            "initialTaints": "example.com/dedicated=gpu:NoSchedule,spot:NoExecute",
+            "hostCABundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n",
+            "pauseImage": "registry.example:5000/pause:3.10@sha256:0000",
+        }}),
+    )
+    .await;
+    let empty = json!({ "httpProxy": "", "initialTaints": "", "hostCABundle": "", "pauseImage": "", "noProxy": "" });
+    merge(&worker_clusters, "worker", json!({ "spec": empty })).await;
+    merge(
+        &worker_clusters,
+        "worker",
+        json!({ "spec": { "httpProxy": "proxy:3128", "clusterDNS": null } }),
+    )
+    .await;
+}
+
+/// Kubernetes does not apply a rule to a value that an update leaves as it was.
+pub async fn what_an_older_definition_let_through_can_still_be_updated(world: &'static World) {
+    let client = in_namespace(world, "older-definition").await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let (group, name) = ("older.example.com", "workerclusters.older.example.com");
+    let mut current = WorkerCluster::crd();
+    current.metadata.name = Some(name.to_owned());
+    current.spec.group = group.to_owned();
+    let mut older = ok(serde_json::to_value(&current), "it is JSON");
+    remove_rules(&mut older);
+    let older = ok(serde_json::from_value(older), "it is a definition");
+    create(&definitions, &older).await;
+    wait::for_object(&definitions, name, "it is served", |found| {
+        let status = found.status.as_ref();
+        let conditions = status.and_then(|it| it.conditions.as_ref());
+        conditions.is_some_and(|all| {
+            all.iter()
+                .any(|it| it.type_ == "Established" && it.status == "True")
+        })
+    })
+    .await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1alpha1", "WorkerCluster"));
+    let worker_clusters: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+    let mut worker = DynamicObject::new("worker", &kind);
+    worker.data = json!({ "spec": {
+        "kubeconfigSecretRef": { "name": "worker" }, "clusterDNS": ["x"], "httpProxy": "banana",
+        "registryMirrors": { "docker.io": ["nope"] }, "initialTaints": "bad taint",
+    }});
+    wait::until("the kind is served", async || {
+        let created = worker_clusters
+            .create(&PostParams::default(), &worker)
+            .await;
+        created.ok()
+    })
+    .await;
+    let rules = json!({ "spec": current.spec });
+    merge(&definitions, name, rules).await;
+    let taint = json!({ "spec": { "initialTaints": "another taint" } });
+    let message = wait::until("the rules are in force", async || {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&taint));
+        let patched = worker_clusters.patch("worker", &params, &patch).await;
+        patched.err().map(|it| it.to_string())
+    });
+    let message = message.await;
+    assert!(message.contains("spec.initialTaints"), "{message}");
+    assert!(!message.contains("clusterDNS"), "{message}");
+    let patch = Patch::Merge(json!({ "spec": { "paused": true, "httpProxy": "proxy:3128" } }));
+    let patched = worker_clusters
+        .patch("worker", &PatchParams::default(), &patch)
+        .await;
+    let spec = ok(patched, "what is as it was is not checked").data;
+    assert_eq!(spec.pointer("/spec/clusterDNS"), Some(&json!(["x"])));
+}
+
+/// Removes what a schema refuses besides wrong types.
+fn remove_rules(schema: &mut Value) {
+    const RULES: [&str; 6] = [
+        "x-kubernetes-validations",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "minLength",
+        "pattern",
+    ];
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !RULES.contains(&name.as_str()));
+            fields.values_mut().for_each(remove_rules);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_rules),
+        _ => {}
+    }
+}
+
 pub async fn kubectl_shows_what_matters_of_each_kind(world: &'static World) {
     let client = world.management.admin().await;
     for (url, expected) in [
@@ -173,11 +360,14 @@ fn words(part: &str) -> Vec<&str> {
 }
 
 /// What the server says when it refuses a merge as invalid.
-async fn refused<K: crate::suite::wait::Watched>(api: &Api<K>, name: &str, patch: Value) -> String {
+async fn refused<K>(api: &Api<K>, name: &str, patch: Value) -> String
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     let patched = api
         .patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await;
-    let refusal = patched.map(|it| it.name_any()).expect_err("it is refused");
+    let refusal = patched.expect_err("it is refused");
     let kube::Error::Api(status) = refusal else {
         return String::new();
     };

@@ -20,7 +20,7 @@ use crate::suite::process::{Manager, plan};
 use crate::suite::registration::event_says;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant};
+use crate::suite::stage::{Stage, Tenant, WORKER};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -189,24 +189,10 @@ pub async fn each_is_given_by_the_reconcile_and_by_the_commands(world: &'static 
     }
     put_unreadable(world, &tenant);
     let cases = create_all(world, &tenant).await;
-    unset.configure(json!({ "clusterDNS": ["nonsense"] })).await;
-    unset.register().await;
-    let settings = json!({ "metadata": { "name": "unset" } });
-    let settings = case("SettingsRefused", &settings);
-    create(&unset, &settings).await;
-    // It is the operator's mistake, who does not look into the worker cluster.
-    event_says(
-        &unset,
-        (
-            "SettingsRefused",
-            "the WorkerCluster's settings: spec.clusterDNS",
-        ),
-    )
-    .await;
-
+    let settings = create_with_settings(world, &unset).await;
     let all = || {
         let of_tenant = cases.iter().map(|case| (&tenant, case));
-        of_tenant.chain([(&unset, &settings)])
+        of_tenant.chain(settings.iter().map(|case| (&unset, case)))
     };
     for (tenant, case) in all() {
         tenant.entry(&case.name(), ("Refused", case.reason)).await;
@@ -240,6 +226,35 @@ pub async fn each_is_given_by_the_reconcile_and_by_the_commands(world: &'static 
     let answer = answer_of(&answers, "kube-system/defaulted");
     assert_eq!(answer["verdict"], "Waiting", "{answer}");
     assert_eq!(answer["reason"], "AwaitingProfile", "{answer}");
+}
+
+/// Creates the machine deployment of a tenant whose settings cannot be used, if the API server
+/// stores them: a real one does only if its definition of WorkerClusters is older.
+async fn create_with_settings(world: &World, unset: &Tenant) -> Option<Case> {
+    if world.management.real().is_some() {
+        return None;
+    }
+    let spec = json!({ "kubeconfigSecretRef": { "name": WORKER }, "clusterDNS": ["nonsense"] });
+    world.management.store_unchecked(json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+        "metadata": { "name": WORKER, "namespace": unset.namespace }, "spec": spec,
+    }));
+    unset.register().await;
+    let case = case(
+        "SettingsRefused",
+        &json!({ "metadata": { "name": "unset" } }),
+    );
+    create(unset, &case).await;
+    // It is the operator's mistake, who does not look into the worker cluster.
+    event_says(
+        unset,
+        (
+            "SettingsRefused",
+            "the WorkerCluster's settings: spec.clusterDNS",
+        ),
+    )
+    .await;
+    Some(case)
 }
 
 /// Creates the machine deployments of one tenant; returns those that are refused.

@@ -200,6 +200,8 @@ macro_rules! scenarios {
             joining::what_machines_need_is_put_right_whatever_is_done_to_it,
             definitions::only_a_profile_that_extends_another_may_leave_out_what_it_shares,
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
+            definitions::settings_that_no_machine_can_use_are_refused_with_what_to_write,
+            definitions::what_an_older_definition_let_through_can_still_be_updated,
             definitions::kubectl_shows_what_matters_of_each_kind,
             adoption::a_cluster_of_kubeone_is_adopted_without_a_rotation,
             adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,

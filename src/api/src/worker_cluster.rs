@@ -1,5 +1,6 @@
 //! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
 
+mod limits;
 mod rollout;
 
 use std::collections::BTreeMap;
@@ -85,6 +86,7 @@ pub struct WorkerClusterSpec {
     /// The uid of the worker cluster's kube-system namespace that the operator accepts instead of
     /// the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = UID_CHARACTERS_MAX))]
     pub confirmed_cluster_uid: Option<String>,
     /// What happens to a machine deployment without a profile.
     #[serde(default)]
@@ -97,26 +99,31 @@ pub struct WorkerClusterSpec {
     pub adoption: Adoption,
     /// The names of the default profiles to install. Absent means all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub default_profile_names: Option<Vec<String>>,
     /// How newer versions are rolled out to the tenant. Absent means the fleet's defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// The cluster's DNS servers.
+    /// The IP addresses of the cluster's DNS servers.
     #[serde(
         default,
         rename = "clusterDNS",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(max = 32), inner(length(max = limits::ADDRESS_CHARACTERS_MAX)))]
+    #[x_kube(validation = limits::addresses())]
     pub cluster_dns: Option<Vec<String>>,
     /// If true, the cloud provider's controllers run outside of Kubernetes' own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_cloud_provider: Option<bool>,
-    /// The HTTP proxy of the nodes.
+    /// The HTTP proxy of the nodes, as a URL.
     #[serde(default, rename = "httpProxy", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::LINE_CHARACTERS_MAX))]
+    #[x_kube(validation = limits::proxy())]
     pub http_proxy: Option<String>,
     /// The hosts that nodes reach without a proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::LINES_CHARACTERS_MAX), regex(pattern = limits::ONE_LINE))]
     pub no_proxy: Option<String>,
     /// Certificates that the nodes trust in addition to those of their distribution, in PEM.
     #[serde(
@@ -124,6 +131,8 @@ pub struct WorkerClusterSpec {
         rename = "hostCABundle",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(max = limits::LINES_CHARACTERS_MAX))]
+    #[x_kube(validation = limits::certificates())]
     pub host_ca_bundle: Option<String>,
     /// The API server's certificate authority, in PEM, instead of the kubeconfig's.
     #[serde(
@@ -131,12 +140,18 @@ pub struct WorkerClusterSpec {
         rename = "kubernetesCABundle",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(length(max = limits::LINES_CHARACTERS_MAX))]
+    #[x_kube(validation = limits::certificates())]
     pub kubernetes_ca_bundle: Option<String>,
     /// The sandbox image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::LINE_CHARACTERS_MAX), regex(pattern = limits::ONE_WORD))]
     pub pause_image: Option<String>,
-    /// The taints with which a kubelet registers its node, in the format of the kubelet's flag.
+    /// The taints with which a kubelet registers its node, as its flag takes them: `key:effect` or
+    /// `key=value:effect`, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::LINE_CHARACTERS_MAX))]
+    #[x_kube(validation = limits::taints())]
     pub initial_taints: Option<String>,
     /// The kubelet's feature gates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,9 +165,15 @@ pub struct WorkerClusterSpec {
     pub device_ownership_from_security_context: Option<bool>,
     /// Registries whose certificates are not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = limits::REGISTRIES_MAX),
+        inner(length(min = 1, max = limits::HOST_CHARACTERS_MAX), regex(pattern = limits::ONE_WORD))
+    )]
     pub insecure_registries: Option<Vec<String>>,
-    /// Mirrors by registry, in the order in which they are tried.
+    /// The URLs of mirrors by registry, in the order in which they are tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "limits::registry_mirrors_schema")]
+    #[x_kube(validation = limits::mirrors())]
     pub registry_mirrors: Option<BTreeMap<String, Vec<String>>>,
     /// The Secret with registry credentials, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +184,7 @@ pub struct WorkerClusterSpec {
         rename = "apiServerOverride",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schemars(regex(pattern = r"^(https://\S+)?$"))]
+    #[schemars(length(max = URL_CHARACTERS_MAX), regex(pattern = r"^(https://\S+)?$"))]
     pub api_server_override: Option<String>,
     /// The token with which machines fetch their documents. Absent means `Shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

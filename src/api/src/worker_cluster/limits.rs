@@ -1,0 +1,91 @@
+//! What the API server refuses of a WorkerCluster's settings: values that no machine can use. The
+//! text is written onto machines as it is, so each rule is about what their programs read.
+//!
+//! Kubernetes does not apply a rule to a value that an update does not change, so objects that were
+//! stored before a rule existed can still be updated.
+
+use std::collections::BTreeMap;
+
+use kube_core::{Message, Rule};
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// The longest text of an IP address: IPv6 with an embedded IPv4 address.
+pub const ADDRESS_CHARACTERS_MAX: usize = 45;
+/// The maximum length of a DNS name, with a port.
+pub const HOST_CHARACTERS_MAX: usize = 260;
+/// The maximum length of a URL, an image or a flag.
+pub const LINE_CHARACTERS_MAX: usize = 2_048;
+/// The maximum length of a list or of certificates. All of user data has 16 KiB to 1 MiB,
+/// depending on the cloud.
+pub const LINES_CHARACTERS_MAX: usize = 262_144;
+/// The maximum number of registries.
+pub const REGISTRIES_MAX: usize = 64;
+/// The maximum number of mirrors of a registry, and the maximum length of each. The API server
+/// refuses a definition whose rules could take too long.
+const MIRRORS_MAX: usize = 16;
+const MIRROR_CHARACTERS_MAX: usize = 512;
+
+/// Text without a line break.
+pub const ONE_LINE: &str = r"^[^\r\n]*$";
+/// Text without white space. It may be empty.
+pub const ONE_WORD: &str = r"^\S*$";
+
+/// A proxy is a URL, or a host with a port.
+const PROXY: &str = r#"^([a-z0-9]+://[^\\s"]+|[^\\s"/]+:[0-9]+)?$"#;
+/// A mirror is a URL, or a host that cannot be taken for a plain word: it has a dot, a port or is
+/// `localhost`.
+const MIRROR: &str = r"^(https?://\\S+|[^\\s/]*[.:][^\\s/]*(/\\S*)?|localhost(/\\S*)?)$";
+/// One taint, as `kubelet --register-with-taints` reads it: `key=value:effect` or `key:effect`.
+const TAINT: &str =
+    "([a-z0-9.-]+/)?[A-Za-z0-9._-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)";
+
+/// The rule for a list of IP addresses.
+pub fn addresses() -> Rule {
+    let wrong = "'`' + self.filter(it, !isIP(it))[0] + '` is not an IP address'";
+    Rule::new("self.all(it, isIP(it))").message(Message::Expression(wrong.to_owned()))
+}
+
+/// The rule for a proxy. An API server's answer quotes what it refuses, so it refuses nothing that
+/// may hold a password.
+pub fn proxy() -> Rule {
+    Rule::new(format!("self.contains('@') || self.matches('{PROXY}')"))
+        .message("must be a URL such as http://proxy.example.com:3128")
+}
+
+/// The rule for certificates.
+pub fn certificates() -> Rule {
+    Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')")
+        .message("must contain certificates in PEM")
+}
+
+/// The rule for the taints with which a kubelet registers.
+pub fn taints() -> Rule {
+    Rule::new(format!("self.matches('^({TAINT}(,{TAINT})*)?$')")).message(
+        "must be taints such as dedicated=gpu:NoSchedule,spot:NoExecute, with one of the effects \
+         NoSchedule, PreferNoSchedule and NoExecute",
+    )
+}
+
+/// The rule for the mirrors of registries.
+pub fn mirrors() -> Rule {
+    let is_mirror = format!("url.matches('{MIRROR}')");
+    let wrong = format!(
+        "'`' + self[self.filter(it, !self[it].all(url, {is_mirror}))[0]]\
+         .filter(url, !{is_mirror})[0] + '` is not a URL'"
+    );
+    Rule::new(format!("self.all(it, self[it].all(url, {is_mirror}))"))
+        .message(Message::Expression(wrong))
+}
+
+/// Returns the schema of mirrors by registry, with limits for what the rule costs.
+pub fn registry_mirrors_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<Option<BTreeMap<String, Vec<String>>>>();
+    let mirrors = json_schema!({
+        "type": "array",
+        "maxItems": MIRRORS_MAX,
+        "items": { "type": "string", "minLength": 1, "maxLength": MIRROR_CHARACTERS_MAX },
+    });
+    schema.insert("maxProperties".to_owned(), REGISTRIES_MAX.into());
+    schema.insert("additionalProperties".to_owned(), mirrors.into());
+    schema
+}
