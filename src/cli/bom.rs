@@ -14,7 +14,10 @@ use super::{
     output,
 };
 use crate::render::{default_profiles::default_profiles, template::CompiledProfile};
-use crate::rules::bom::{Download, bill, images};
+use crate::rules::{
+    bom::{Download, bill, images},
+    kubelet,
+};
 
 /// The flags of `osm bom`.
 #[derive(Args, Debug)]
@@ -52,6 +55,9 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .iter()
             .map(|profile| profile.name.to_owned())
             .collect();
+    }
+    if let Some(unsupported) = kubelet::unsupported(&flags.kubernetes) {
+        output::note(&unsupported);
     }
     let mut found: BTreeMap<Download, BTreeSet<String>> = BTreeMap::new();
     for argument in &names {

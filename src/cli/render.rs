@@ -20,6 +20,7 @@ use crate::api::{
     names::{DerivedNames, KUBE_SYSTEM},
 };
 use crate::render::Rendered;
+use crate::rules::kubelet;
 
 /// The flags of `osm render`.
 #[derive(Args, Debug)]
@@ -70,6 +71,10 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
             path.display()
         );
     };
+    let versions = &machine_deployment.spec.template.spec.versions;
+    if let Some(unsupported) = kubelet::unsupported(&versions.kubelet) {
+        output::note(&unsupported);
+    }
     let world = flags.world.load()?;
     let rendered = match world.render(&profile, &machine_deployment) {
         Ok(rendered) => rendered,

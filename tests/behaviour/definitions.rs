@@ -134,19 +134,9 @@ pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'st
     assert!(message.contains("spec.apiServerOverride"), "{message}");
 }
 
-pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
-    world: &'static World,
-) {
-    let client = in_namespace(world, "settings").await;
-    let worker_clusters: Api<WorkerCluster> = Api::default_namespaced(client);
-    let a_spec = || {
-        ok(
-            serde_json::from_value(json!({ "kubeconfigSecretRef": { "name": "worker" } })),
-            "it is a spec",
-        )
-    };
-    create(&worker_clusters, &WorkerCluster::new("worker", a_spec())).await;
-    for (field, value, expected) in [
+/// Fields with a value that no machine can use, and a part of what is said about it.
+fn unusable() -> [(&'static str, Value, &'static str); 13] {
+    [
         (
             "clusterDNS",
             json!(["10.0.0.10", "x"]),
@@ -196,7 +186,22 @@ pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
             json!("u".repeat(65)),
             "may not be more than 64",
         ),
-    ] {
+    ]
+}
+
+pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
+    world: &'static World,
+) {
+    let client = in_namespace(world, "settings").await;
+    let worker_clusters: Api<WorkerCluster> = Api::default_namespaced(client);
+    let a_spec = || {
+        ok(
+            serde_json::from_value(json!({ "kubeconfigSecretRef": { "name": "worker" } })),
+            "it is a spec",
+        )
+    };
+    create(&worker_clusters, &WorkerCluster::new("worker", a_spec())).await;
+    for (field, value, expected) in unusable() {
         let message = refused(
             &worker_clusters,
             "worker",

@@ -137,6 +137,21 @@ fn the_settings_of_a_tenant_reach_its_documents() {
 }
 
 #[test]
+fn a_kubelet_that_is_not_supported_gets_a_note() {
+    let folder = Folder::new();
+    folder.change(("workers.yaml", "old.yaml"), "1.34.1", "1.12.0");
+    for line in [
+        RENDER.replace("workers.yaml", "old.yaml"),
+        "bom my-profile.yaml --kubernetes 1.12.0".to_owned(),
+    ] {
+        let ran = folder.osm(&line);
+        let note = "note: kubelet 1.12.0 is not supported: documents are tested with 1.33 to 1.36";
+        assert_eq!(ran.stderr.lines().next(), Some(note), "{line}: {ran:?}");
+        assert_eq!(ran.code, 0, "{line}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_key_missing_in_the_cluster_info_gets_a_placeholder_and_a_note() {
     let folder = Folder::new();
     folder.write(
