@@ -3,7 +3,7 @@
 mod bom;
 mod cluster_info;
 mod clusters;
-mod completions;
+pub mod completions;
 mod convert;
 pub mod crds;
 mod diff;
@@ -148,10 +148,12 @@ Exit codes: 0 printed, also if the management cluster does not answer.")]
 
 Exit codes: 0 listed, 1 refused or not readable.")]
     Bom(bom::BomFlags),
-    /// Print a script with which a shell completes these commands.
+    /// Print a script with which a shell completes these commands, and the names of tenants.
     #[command(after_help = "Examples:
   source <(osm completions bash)
-  osm completions fish > ~/.config/fish/completions/osm.fish")]
+  osm completions fish | source
+
+Source it when the shell starts: another version of osm may need another script.")]
     Completions {
         /// The shell.
         shell: Shell,

@@ -90,6 +90,22 @@ pub async fn list(source: &KubeconfigSource, selection: &Selection) -> anyhow::R
     Ok(rows)
 }
 
+/// Returns the machine deployments that the statuses of tenants name, as `namespace/name`.
+///
+/// # Errors
+///
+/// A call to the API server fails.
+pub async fn machine_deployments(
+    source: &KubeconfigSource,
+    selection: &Selection,
+) -> anyhow::Result<BTreeSet<String>> {
+    let management = ClusterClient::management(source).await?;
+    let listed = selection.worker_clusters(&management.client).await?;
+    let statuses = listed.objects.into_iter().filter_map(|own| own.status);
+    let entries = statuses.flat_map(|status| status.machine_deployments);
+    Ok(entries.map(|entry| entry.name).collect())
+}
+
 /// Passes all tenants to `hear`, and then every change, until `hear` returns an error.
 ///
 /// # Errors

@@ -74,6 +74,33 @@ impl Admin {
     }
 }
 
+/// What bash offers for a line, whose last word is not finished.
+pub async fn completed(kubeconfig: &NamedTempFile, line: &[&str]) -> Vec<String> {
+    let osm = std::path::Path::new(env!("CARGO_BIN_EXE_osm"));
+    let folder = osm.parent().and_then(|it| it.to_str());
+    let words: Vec<String> = line.iter().map(|word| format!("'{word}'")).collect();
+    let script = format!(
+        "source <(osm completions bash)\n\
+         COMP_WORDS=({}) COMP_CWORD={} COMP_TYPE=9\n\
+         _clap_complete_osm osm '{}'\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.join(" "),
+        line.len() - 1,
+        line.last().copied().unwrap_or_default()
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env(
+            "PATH",
+            format!("{}:/usr/bin:/bin", folder.unwrap_or_default()),
+        )
+        .env("KUBECONFIG", kubeconfig.path())
+        .output();
+    let output = ok(output.await, "bash is there");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().map(str::to_owned).collect()
+}
+
 /// Runs a command.
 pub async fn run(words: &[&str]) -> Said {
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))

@@ -11,7 +11,7 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use crate::suite::administrator::{create, delete, find, list, merge};
-use crate::suite::commands::{Admin, Said, a_file, path, run};
+use crate::suite::commands::{Admin, Said, a_file, completed, path, run};
 use crate::suite::fixtures::{
     PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
@@ -26,6 +26,36 @@ const NOBODY: Account = Account {
     namespace: "default",
     name: "nobody",
 };
+
+pub async fn a_shell_completes_the_names_of_tenants(world: &'static World) {
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "completion")).await;
+    install(&tenant, &a_profile("v1.0.0", "text")).await;
+    tenant.serve(&a_little_machine_deployment("workers")).await;
+    tenant
+        .entry("kube-system/workers", ("Served", "Current"))
+        .await;
+    let admin = a_file(&tenant.management_admin());
+    let (namespace, begun) = (tenant.namespace.as_str(), &tenant.namespace[..6]);
+    for (line, expected) in [
+        (&["osm", "tenants", "-n", begun][..], namespace),
+        (&["osm", "plan", "--namespace", begun], namespace),
+        (&["osm", "tenant", "remove", "-n", namespace, ""], WORKER),
+        (
+            &["osm", "explain", "-n", namespace, "kube"],
+            "kube-system/workers",
+        ),
+        (&["osm", "render", "osp-ub"], "osp-ubuntu"),
+        (&["osm", "profiles", "show", "osp-ub"], "osp-ubuntu"),
+        (&["osm", "tenan"], "tenants"),
+    ] {
+        let found = completed(&admin, line).await;
+        assert!(found.iter().any(|it| it == expected), "{line:?}: {found:?}");
+    }
+    let nowhere = a_file("");
+    let found = completed(&nowhere, &["osm", "tenants", "-n", ""]).await;
+    assert_eq!(found.concat(), "", "no answer is no name, and no error");
+    manager.stop().await;
+}
 
 pub async fn the_fleet_is_reported_in_a_table_as_json_and_as_it_changes(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "tenants")).await;

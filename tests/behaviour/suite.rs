@@ -142,6 +142,7 @@ macro_rules! scenarios {
             tenant_add::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
             takeover::a_cluster_of_kubeone_is_added_without_a_rotation,
             takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
+            operators::a_shell_completes_the_names_of_tenants,
             operators::the_fleet_is_reported_in_a_table_as_json_and_as_it_changes,
             operators::a_machine_deployment_is_explained_with_what_blocks_it,
             operators::a_machine_is_shown_with_the_step_that_it_waits_at,
