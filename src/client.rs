@@ -15,6 +15,7 @@ pub mod permits;
 pub mod rate_limit;
 pub mod recurring;
 pub mod retry_delay;
+pub mod sent_events;
 pub mod statistics;
 pub mod tenant_status;
 pub mod transport;

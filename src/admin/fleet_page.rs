@@ -1,4 +1,5 @@
-//! The fleet page: every tenant in a row, as HTML for people and as JSON for programs.
+//! The fleet page: every tenant in a row, and a page for each, as HTML for people and as JSON for
+//! programs.
 //!
 //! It is shown to this machine where the admin port is on loopback, else to clients that have the
 //! token, and to browsers that have signed in with it; `fleet_page/access.rs` decides. The page is
@@ -28,7 +29,7 @@ use self::document::View;
 pub use self::login::post as sign_in;
 use crate::admin::AdminState;
 use crate::port::Source;
-use crate::tenant::summary::{Filter, FleetSummary, Sort};
+use crate::tenant::summary::{Filter, FleetSummary, Sort, TenantPage};
 
 /// How many pages are rendered concurrently: each takes some milliseconds for a thousand tenants,
 /// and nobody may take them from reconciles by asking often.
@@ -39,14 +40,15 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 /// No page of another origin loads ours.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-type Write = fn(FleetSummary, &View) -> Result<Vec<u8>, document::Unwritable>;
+type Written = Result<Vec<u8>, document::Unwritable>;
 
 /// A form of the page.
 struct Form {
     content: &'static str,
     policy: fn() -> &'static str,
     referrer: &'static str,
-    write: Write,
+    write: fn(FleetSummary, &View) -> Written,
+    write_tenant: fn(&TenantPage, &View) -> Written,
     refuse: fn(Refusal) -> Response,
 }
 
@@ -56,6 +58,7 @@ const HTML: Form = Form {
     policy: document::content_security_policy,
     referrer: "same-origin",
     write: document::html,
+    write_tenant: document::tenant_html,
     refuse: refusal::page,
 };
 
@@ -64,39 +67,50 @@ const JSON: Form = Form {
     policy: || "default-src 'none'",
     referrer: "no-referrer",
     write: document::json,
+    write_tenant: document::tenant_json,
     refuse: refusal::line,
 };
+
+/// What the page shows.
+pub trait Fleet: Send + Sync {
+    /// Returns all tenants, in this order.
+    fn summary(&self, sort: Sort) -> FleetSummary;
+
+    /// Returns what is known of the tenant with this registration, `namespace/name`.
+    fn tenant(&self, name: &str) -> Option<TenantPage>;
+}
 
 /// The page: its content, and who may see it.
 pub struct FleetPage {
     access: Access,
-    summary: Arc<dyn Fn(Sort) -> FleetSummary + Send + Sync>,
+    fleet: Arc<dyn Fleet>,
     turns: Arc<Semaphore>,
 }
 
 impl FleetPage {
-    /// Shows what the function returns, to whom the access lets in.
-    pub fn new(
-        access: Access,
-        summary: impl Fn(Sort) -> FleetSummary + Send + Sync + 'static,
-    ) -> Self {
+    /// Shows this fleet, to whom the access lets in.
+    pub fn new(access: Access, fleet: impl Fleet + 'static) -> Self {
         Self {
             access,
-            summary: Arc::new(summary),
+            fleet: Arc::new(fleet),
             turns: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
         }
     }
 
     /// Makes an answer aside of the runtime, one after the other.
-    async fn make(&self, view: View, write: Write) -> Result<Vec<u8>, Refusal> {
+    async fn make(&self, view: View, form: &'static Form) -> Result<Vec<u8>, Refusal> {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let turn = turn.map_err(|_| Refusal::Failed)?;
-        let summary = Arc::clone(&self.summary);
+        let fleet = Arc::clone(&self.fleet);
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            write(summary(view.sort), &view)
+            let Some(name) = &view.tenant else {
+                return Ok((form.write)(fleet.summary(view.sort), &view));
+            };
+            let page = fleet.tenant(name).ok_or(Refusal::NoTenant)?;
+            Ok((form.write_tenant)(&page, &view))
         });
-        let made = made.await.map_err(|_| Refusal::Failed)?;
+        let made = made.await.map_err(|_| Refusal::Failed)??;
         made.map_err(|error| {
             tracing::error!(%error, "the fleet page cannot be made");
             Refusal::Failed
@@ -114,19 +128,20 @@ pub async fn json(State(state): State<AdminState>, request: Parts) -> Response {
     finished(serve(&state, &request, &JSON).await, &JSON)
 }
 
-async fn serve(state: &AdminState, request: &Parts, form: &Form) -> Response {
+async fn serve(state: &AdminState, request: &Parts, form: &'static Form) -> Response {
     let (page, admitted) = match admit(state, request).await {
         Ok(admitted) => admitted,
         Err(refusal) => return (form.refuse)(refusal),
     };
     let mut view = View {
+        tenant: None,
         filter: Filter::default(),
         sort: Sort::default(),
         is_paused: false,
         admitted,
     };
     view.set(request.uri.query().unwrap_or_default());
-    let made = page.make(view, form.write).await;
+    let made = page.make(view, form).await;
     match made {
         Ok(body) => ([(header::CONTENT_TYPE, form.content)], body).into_response(),
         Err(refusal) => (form.refuse)(refusal),

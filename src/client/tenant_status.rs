@@ -13,7 +13,7 @@ use crate::api::{
     reason::{Reason, Severity},
     worker_cluster::WorkerCluster,
 };
-use crate::client::statistics::Statistics;
+use crate::client::{sent_events::SentEvents, statistics::Statistics};
 use crate::tenant::{
     id::RegistrationId,
     report::{ConditionState, Outcome, Report},
@@ -26,6 +26,8 @@ pub struct TenantStatus {
     bell: Notify,
     /// The tenant's statistics. Their changes notify no one.
     pub statistics: Statistics,
+    /// The last Events about the tenant. They notify no one either.
+    pub sent_events: SentEvents,
 }
 
 impl TenantStatus {

@@ -1,5 +1,7 @@
 //! Writes Events about machine deployments, with the Events API that the process may use.
 
+use std::sync::Arc;
+
 use k8s_openapi::{
     api::core::v1::{Event as PlainEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -11,60 +13,74 @@ use kube::{
 };
 use parking_lot::Mutex;
 
-use crate::client::{clock::Clock, connect::Clients};
+use crate::client::{clock::Clock, connect::Clients, tenant_status::TenantStatus};
 use crate::fleet::{engagement::Engagement, events};
 use crate::tenant::mode::{Mode, Right};
 
 const REPORTER: &str = "osm";
 
 /// Writes Events in the worker cluster.
-pub enum EventWriter {
-    /// Uses `events.k8s.io`, which counts repeated Events in one object. The recorder is created
-    /// with the first Event.
-    Series(Clients, Mutex<Option<Recorder>>),
-    /// Uses the core API group. Each Event is an object of its own.
-    Plain(Clients, Clock),
+pub struct EventWriter {
+    group: Group,
+    worker: Clients,
+    clock: Clock,
+    tenant_status: Arc<TenantStatus>,
+}
+
+/// The API group with which Events are written.
+enum Group {
+    /// `events.k8s.io`, which counts repeated Events in one object. The recorder is created with
+    /// the first Event.
+    Series(Mutex<Option<Recorder>>),
+    /// The core group. Each Event is an object of its own.
+    Core,
 }
 
 impl EventWriter {
     /// Creates a writer of Events in the engaged cluster.
     pub fn new(engagement: &Engagement, mode: Mode) -> Self {
-        let worker = engagement.worker.clone();
-        if mode.has(Right::WriteEvents) {
-            Self::Series(worker, Mutex::default())
-        } else {
-            Self::Plain(worker, engagement.shared.clock.clone())
+        Self {
+            group: if mode.has(Right::WriteEvents) {
+                Group::Series(Mutex::default())
+            } else {
+                Group::Core
+            },
+            worker: engagement.worker.clone(),
+            clock: engagement.shared.clock.clone(),
+            tenant_status: Arc::clone(&engagement.tenant_status),
         }
     }
 
     /// Drops the recorder, because all is well. The next Event begins a new series.
     pub fn rest(&self) {
-        if let Self::Series(_, recorder) = self {
+        if let Group::Series(recorder) = &self.group {
             recorder.lock().take();
         }
     }
 
-    /// Writes an Event about an object. A failure is only logged: the status contains the same
-    /// information.
+    /// Writes an Event about an object, and records it for the fleet page. A failure is only
+    /// logged: the status contains the same information.
     pub async fn publish(&self, event: &Event, about: &ObjectReference) {
+        let sent = &self.tenant_status.sent_events;
+        sent.record(self.clock.now(), event, about);
         if let Err(error) = self.create(event, about).await {
             events::log_failure(&error);
         }
     }
 
     async fn create(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
-        match self {
-            Self::Series(worker, recorder) => {
+        match &self.group {
+            Group::Series(recorder) => {
                 let recorder = recorder
                     .lock()
-                    .get_or_insert_with(|| a_recorder(worker))
+                    .get_or_insert_with(|| a_recorder(&self.worker))
                     .clone();
                 recorder.publish(event, about).await
             }
-            Self::Plain(worker, clock) => {
+            Group::Core => {
                 let namespace = about.namespace.clone().unwrap_or_default();
-                let api: Api<PlainEvent> = Api::namespaced(worker.client(), &namespace);
-                let event = plain(event, about, clock);
+                let api: Api<PlainEvent> = Api::namespaced(self.worker.client(), &namespace);
+                let event = plain(event, about, &self.clock);
                 api.create(&PostParams::default(), &event).await.map(drop)
             }
         }

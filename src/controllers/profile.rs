@@ -365,5 +365,7 @@ async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (Reason, &
         reason,
         note,
     };
-    events::warn(&context.engagement.management.client(), own, warning).await;
+    let engagement = &context.engagement;
+    let known = (&*engagement.tenant_status, &engagement.shared.clock);
+    events::warn(&engagement.management, known, (own, warning)).await;
 }

@@ -197,7 +197,7 @@ impl Writer<'_> {
                 reason: item.reason,
                 note: &item.note,
             };
-            events::warn(&self.reporting.management.client(), &own, warning).await;
+            self.publish(&own, warning).await;
         }
         let before = self.written.replace(Written {
             uid: own.uid(),
@@ -231,8 +231,13 @@ impl Writer<'_> {
             reason,
             note,
         };
-        events::warn(&self.reporting.management.client(), &own, warning).await;
+        self.publish(&own, warning).await;
         self.warned = Some(Instant::now());
+    }
+
+    async fn publish(&self, own: &WorkerCluster, warning: Warning<'_>) {
+        let known = (&*self.reporting.registered.status, &self.reporting.clock);
+        events::warn(&self.reporting.management, known, (own, warning)).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events about a tenant, in its namespace of the management cluster.
 
 use kube::{
-    Client, Resource,
+    Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
@@ -9,6 +9,7 @@ use crate::api::{
     reason::{Reason, Severity},
     worker_cluster::WorkerCluster,
 };
+use crate::client::{clock::Clock, connect::Clients, tenant_status::TenantStatus};
 use crate::telemetry::chain::chain;
 
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
@@ -25,16 +26,24 @@ pub struct Warning<'a> {
     pub note: &'a str,
 }
 
-/// Creates a warning Event about a WorkerCluster. It may get lost: a condition contains the same
-/// message.
-pub async fn warn(management: &Client, own: &WorkerCluster, warning: Warning<'_>) {
+/// Creates a warning Event about a WorkerCluster, and records it for the fleet page. It may get
+/// lost: a condition contains the same message.
+pub async fn warn(
+    management: &Clients,
+    (tenant_status, clock): (&TenantStatus, &Clock),
+    (own, warning): (&WorkerCluster, Warning<'_>),
+) {
     let reporter = Reporter {
         controller: "osm".to_owned(),
         instance: None,
     };
-    let recorder = Recorder::new(management.clone(), reporter);
+    let recorder = Recorder::new(management.client(), reporter);
     let event = event(warning.action, warning.reason, cut(warning.note));
-    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
+    let about = own.object_ref(&());
+    tenant_status
+        .sent_events
+        .record(clock.now(), &event, &about);
+    if let Err(error) = recorder.publish(&event, &about).await {
         log_failure(&error);
     }
 }

@@ -95,21 +95,25 @@ pub struct Sources<'a> {
 /// Returns a row for each tenant, as this replica knows it now.
 pub fn summary(sources: Sources<'_>, taken_by: (String, Timestamp), sort: Sort) -> FleetSummary {
     let registered = sources.registry.all();
-    let rows = registered.iter().map(|registered| {
-        let served_by = match registered.place() {
-            Place::Here => Some(taken_by.0.clone()),
-            Place::Elsewhere => {
-                let owner = sources.shard.owner(&registered.id.tenant);
-                owner.map(str::to_owned)
-            }
-        };
-        Row {
-            served_by,
-            ..row(registered)
-        }
-    });
+    let rows = registered
+        .iter()
+        .map(|registered| sources.row(registered, &taken_by.0));
     let rows = rows.collect();
     FleetSummary::new(taken_by, rows, sort)
+}
+
+impl Sources<'_> {
+    /// Returns the row of a tenant as this replica knows it.
+    pub fn row(&self, registered: &RegisteredCluster, replica: &str) -> Row {
+        let owner = match registered.place() {
+            Place::Here => Some(replica),
+            Place::Elsewhere => self.shard.owner(&registered.id.tenant),
+        };
+        Row {
+            served_by: owner.map(str::to_owned),
+            ..row(registered)
+        }
+    }
 }
 
 fn row(registered: &RegisteredCluster) -> Row {

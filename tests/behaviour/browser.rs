@@ -24,18 +24,46 @@ pub enum Scheme {
     Light,
 }
 
+/// A desk, a tablet and a telephone: the widths and heights of windows, in pixels.
+pub const WINDOWS: [Window; 3] = [Window(1280, 640), Window(768, 900), Window(390, 844)];
+
+/// The width and the height of a window, in pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Window(pub u32, pub u32);
+
 /// What a page looks like once its script has run, as HTML.
 pub async fn dom(url: &str, scheme: Scheme) -> String {
-    show(url, (scheme, "--dump-dom")).await
+    show(url, (scheme, WINDOWS[0]), "--dump-dom").await
 }
 
 /// Writes a picture of a page.
-pub async fn screenshot(url: &str, (scheme, path): (Scheme, &Path)) {
+pub async fn screenshot(url: &str, how: (Scheme, Window), path: &Path) {
     let picture = format!("--screenshot={}", path.display());
-    show(url, (scheme, &picture)).await;
+    show(url, how, &picture).await;
 }
 
-async fn show(url: &str, (scheme, how): (Scheme, &str)) -> String {
+/// Returns how many pixels of a page, given as HTML, are to the right of a window.
+pub async fn overflow(html: &str, window: Window) -> u32 {
+    const MEASURE: &str = "<script>document.title = 'overflow ' + \
+        Math.max(0, document.documentElement.scrollWidth - innerWidth)</script></html>";
+    let folder = ok(tempfile::tempdir(), "there is room for a folder");
+    let file = folder.path().join("page.html");
+    // Without the header, no policy forbids this script.
+    ok(
+        std::fs::write(&file, html.replace("</html>", MEASURE)),
+        "it is written",
+    );
+    let url = format!("file://{}", file.display());
+    let shown = show(&url, (Scheme::Light, window), "--dump-dom").await;
+    let measured = shown.split_once("<title>overflow ").map(|(_, rest)| rest);
+    let digits = measured.and_then(|rest| rest.split('<').next());
+    ok(
+        digits.unwrap_or_default().parse(),
+        "the script has measured",
+    )
+}
+
+async fn show(url: &str, (scheme, window): (Scheme, Window), how: &str) -> String {
     let profile = ok(tempfile::tempdir(), "there is room for a folder");
     let scheme = match scheme {
         Scheme::Dark => 0,
@@ -49,11 +77,11 @@ async fn show(url: &str, (scheme, how): (Scheme, &str)) -> String {
         "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--enable-logging=stderr",
-        "--window-size=1280,640",
         how,
     ];
     let shown = Command::new(program().await)
         .args(arguments)
+        .arg(format!("--window-size={},{}", window.0, window.1))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
         .arg(url)

@@ -6,7 +6,7 @@ use osm::api::names::PROFILE;
 use serde_json::Value;
 
 use crate::suite::administrator::get;
-use crate::suite::browser::{Scheme, dom, screenshot};
+use crate::suite::browser::{Scheme, WINDOWS, Window, dom, overflow, screenshot};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{page, page_with, send};
 use crate::suite::process::Binary;
@@ -197,7 +197,25 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
     .await;
 
     let url = format!("http://{address}/fleet");
-    picture(&url).await;
+    pictures(&url).await;
+    let one = format!("{url}?tenant={}/worker", lisbon.namespace);
+    keep(&one, WINDOWS[0], "fleet-page-tenant").await;
+    let told = dom(&one, Scheme::Light).await;
+    for part in [
+        "osp-plan9",
+        "SomeNotServed",
+        "MachineDeployment kube-system/broken",
+        "clusterDNS",
+        "built in",
+    ] {
+        assert!(told.contains(part), "{part} is missing in {told}");
+    }
+    fits((&address, "/fleet")).await;
+    fits((
+        &address,
+        &format!("/fleet?tenant={}/worker", lisbon.namespace),
+    ))
+    .await;
     lisbon.annotate("broken", (PROFILE, HOSTILE)).await;
     wait::until("the page shows the hostile name", async || {
         let told = page(&address, "/fleet.json").await;
@@ -229,35 +247,52 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
 
 /// Returns true if a tenant's row can be seen; `None` if it has none.
 fn shown(page: &str, tenant: &Tenant) -> Option<bool> {
-    let (before, _) = page.split_once(&format!(
-        "<th scope=\"row\">{}/worker</th>",
-        tenant.namespace
-    ))?;
+    let (before, _) = page.split_once(&format!(">{}/worker</a></th>", tenant.namespace))?;
     let (_, row) = before.rsplit_once("<tr ")?;
     Some(!row.contains("hidden"))
 }
 
-/// Pictures in both schemes; `UPDATE_DOCS=1` keeps one for the documentation.
-async fn picture(url: &str) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let mut pictures = Vec::new();
-    for (scheme, name) in [(Scheme::Light, "light"), (Scheme::Dark, "dark")] {
-        let path = folder.join(format!("fleet-page-{name}.png"));
-        screenshot(url, (scheme, &path)).await;
-        let picture = std::fs::read(&path).expect("the browser has written it");
-        assert!(picture.starts_with(b"\x89PNG"), "{}", path.display());
-        let size = picture.len();
-        assert!((5_000..PICTURE_BYTES_MAX).contains(&size), "{size} bytes");
-        pictures.push(picture);
+/// No part of a page is beside a window, and nobody scrolls sideways.
+async fn fits((address, path): (&str, &str)) {
+    let answer = page(address, path).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (_, html) = answer.split_once("\r\n\r\n").expect("it has a body");
+    for window in WINDOWS {
+        assert_eq!(overflow(html, window).await, 0, "{path} at {window:?}");
     }
-    let [light, dark] = pictures.as_slice() else {
-        unreachable!("there are two schemes");
-    };
-    assert_ne!(light, dark, "the schemes look different");
+}
+
+/// Pictures in each window, and in both schemes.
+async fn pictures(url: &str) {
+    let names = ["fleet-page", "fleet-page-768", "fleet-page-390"];
+    let mut light = Vec::new();
+    for (window, name) in WINDOWS.into_iter().zip(names) {
+        light.push(keep(url, window, name).await);
+    }
+    let dark = picture(url, (Scheme::Dark, WINDOWS[0]), "fleet-page-dark").await;
+    assert_ne!(light.first(), Some(&dark), "the schemes look different");
+}
+
+/// A picture of a page; `UPDATE_DOCS=1` keeps it for the documentation.
+async fn keep(url: &str, window: Window, name: &str) -> Vec<u8> {
+    let picture = picture(url, (Scheme::Light, window), name).await;
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fleet-page.png");
-        std::fs::write(kept, light).expect("the documentation can be written");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let kept = std::fs::write(docs.join(format!("{name}.png")), &picture);
+        kept.expect("the documentation can be written");
     }
+    picture
+}
+
+async fn picture(url: &str, how: (Scheme, Window), name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("{name}.png"));
+    screenshot(url, how, &path).await;
+    let picture = std::fs::read(&path).expect("the browser has written it");
+    assert!(picture.starts_with(b"\x89PNG"), "{}", path.display());
+    let size = picture.len();
+    assert!((5_000..PICTURE_BYTES_MAX).contains(&size), "{size} bytes");
+    picture
 }
 
 /// What stands at a place of a document; null where nothing does.

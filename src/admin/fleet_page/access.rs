@@ -82,6 +82,8 @@ pub enum Refusal {
     NoTokenIsSet,
     /// The source has sent too many tokens. It has to wait this long.
     TooManyAttempts(Duration),
+    /// No tenant has this registration.
+    NoTenant,
     /// The page cannot be made.
     Failed,
 }

@@ -9,9 +9,12 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context, valu
 use sha2::{Digest, Sha256};
 
 use super::access::Admitted;
-use crate::tenant::summary::{Direction, Filter, FleetSummary, Key, Sort, State, is_recent};
+use crate::tenant::summary::{
+    Direction, Filter, FleetSummary, Key, Sort, State, TenantPage, is_recent,
+};
 
 const TEMPLATE: &str = include_str!("fleet.html");
+const TENANT: &str = include_str!("tenant.html");
 const SIGN_IN: &str = include_str!("login.html");
 const STYLE: &str = include_str!("fleet.css");
 const SCRIPT: &str = include_str!("fleet.js");
@@ -22,6 +25,8 @@ const DAY: i64 = 24 * HOUR;
 
 /// What a request wants to see.
 pub struct View {
+    /// The tenant that it asks for. `None` asks for the whole fleet.
+    pub tenant: Option<String>,
     /// The tenants that it asks for.
     pub filter: Filter,
     /// Their order.
@@ -37,6 +42,7 @@ impl View {
     pub fn set(&mut self, query: &str) {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
+                "tenant" => self.tenant = Some(value.into_owned()),
                 "sort" => self.sort = Sort::parse(value.trim()),
                 "pause" => self.is_paused = !value.is_empty(),
                 name => self.filter.set(name, &value),
@@ -149,6 +155,37 @@ pub fn json(mut summary: FleetSummary, view: &View) -> Result<Vec<u8>, Unwritabl
     Ok(page)
 }
 
+/// The page of one tenant, for people.
+pub fn tenant_html(page: &TenantPage, view: &View) -> Result<Vec<u8>, Unwritable> {
+    let template = ENVIRONMENT.template_from_named_str("tenant.html", TENANT)?;
+    let status = &page.status;
+    let entries = &status.machine_deployments;
+    let facts = [
+        ("API server", &status.server),
+        ("API server for machines", &status.api_server),
+        ("Version", &status.version),
+        ("Machine deployments served", &status.served),
+        ("Uid of kube-system", &status.cluster_uid),
+    ];
+    let context = context! {
+        style => STYLE,
+        now => page.taken_at.0.as_second(),
+        facts => Value::from(Serde(facts)),
+        entries => Value::from(Serde(entries)),
+        conditions => Value::from(Serde(&status.conditions)),
+        page => Value::from(Serde(page)),
+        has_session => view.admitted == Admitted::Session,
+    };
+    Ok(template.render(context)?.into_bytes())
+}
+
+/// The page of one tenant, for programs.
+pub fn tenant_json(page: &TenantPage, _: &View) -> Result<Vec<u8>, Unwritable> {
+    let mut page = serde_json::to_vec_pretty(page)?;
+    page.push(b'\n');
+    Ok(page)
+}
+
 /// The page where a browser signs in, with the reason why it has to, which may be empty.
 pub fn sign_in(message: &str) -> Result<Vec<u8>, Unwritable> {
     let template = ENVIRONMENT.template_from_named_str("login.html", SIGN_IN)?;
@@ -167,7 +204,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // A part of a status that is not known yet is absent.
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("age", age);
     environment.add_filter("parameter", parameter);

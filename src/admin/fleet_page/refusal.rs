@@ -53,6 +53,7 @@ const fn message(refusal: Refusal) -> &'static str {
         }
         Refusal::ForeignOrigin => "another page sent this form",
         Refusal::NotAForm => "this is not a form",
+        Refusal::NoTenant => "no tenant of this name is registered: /fleet lists all of them",
         Refusal::Failed => "the page cannot be made, and the log says why",
         Refusal::NoToken => "a bearer token is needed",
         Refusal::WrongToken => "this is not the token",
@@ -63,7 +64,7 @@ const fn message(refusal: Refusal) -> &'static str {
 
 fn with_status(refusal: Refusal, answer: Response) -> Response {
     match refusal {
-        Refusal::NotServed => (StatusCode::NOT_FOUND, answer).into_response(),
+        Refusal::NotServed | Refusal::NoTenant => (StatusCode::NOT_FOUND, answer).into_response(),
         Refusal::AnotherName | Refusal::ForeignOrigin => {
             (StatusCode::FORBIDDEN, answer).into_response()
         }

@@ -25,7 +25,8 @@ use crate::plan::found::{lacking, profile_namespace};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
 use crate::telemetry::chain::whole;
-use crate::tenant::settings::TenantSettings;
+pub use crate::tenant::settings::Input;
+use crate::tenant::settings::masked;
 
 /// The explanation of a machine deployment.
 #[derive(Debug, Serialize)]
@@ -68,17 +69,6 @@ pub struct ProfileOrigin {
     pub content: &'static str,
     /// The reason why it is used.
     pub why: String,
-}
-
-/// An input and its source.
-#[derive(Debug, Serialize)]
-pub struct Input {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value, without secrets.
-    pub value: Value,
-    /// Its source.
-    pub from: &'static str,
 }
 
 /// The existing documents.
@@ -150,6 +140,10 @@ async fn of_tenant(
 ) -> anyhow::Result<Vec<Explanation>> {
     let listed = Listed::read(tenant).await?;
     let is_meant = |it: &&Arc<MachineDeployment>| full_name(it) == name || it.name_any() == name;
+    let defaults = &question.settings.tenant_defaults;
+    let spec = tenant.own.as_ref().map(|own| &own.spec);
+    let settings = tenant.settings.as_ref().map(|it| it.in_use(spec, defaults));
+    let settings = settings.unwrap_or_default();
     let mut explained = Vec::new();
     for meant in listed.living().filter(is_meant) {
         let answer = tenant.answer(meant, &listed.index);
@@ -163,7 +157,7 @@ async fn of_tenant(
             made: made(tenant, meant),
             inputs: inputs(tenant, meant),
             remarks: remarks(meant).iter().map(Remark::sentence).collect(),
-            settings: settings(tenant, &question.settings.tenant_defaults),
+            settings: settings.clone(),
             profile,
             answer,
         });
@@ -266,96 +260,6 @@ fn registries(tenant: &Tenant) -> Value {
     json!(tenant.registry_credentials.keys().collect::<Vec<_>>())
 }
 
-/// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
-const SETTINGS: [(&str, &str); 15] = [
-    ("clusterDNS", "cluster_dns"),
-    ("externalCloudProvider", "external_cloud_provider"),
-    ("httpProxy", "http_proxy"),
-    ("noProxy", "no_proxy"),
-    ("hostCABundle", "host_ca_bundle"),
-    ("kubernetesCABundle", "kubernetes_ca_bundle"),
-    ("pauseImage", "pause_image"),
-    ("initialTaints", "initial_taints"),
-    ("kubeletFeatureGates", "kubelet_feature_gates"),
-    (
-        "kubeletFeatureGatesFromAnnotations",
-        "kubelet_feature_gates_from_annotations",
-    ),
-    (
-        "deviceOwnershipFromSecurityContext",
-        "device_ownership_from_security_context",
-    ),
-    ("insecureRegistries", "insecure_registries"),
-    ("registryMirrors", "registry_mirrors"),
-    ("apiServerOverride", "api_server_override"),
-    ("variables", "variables"),
-];
-
-fn settings(tenant: &Tenant, defaults: &TenantSettings) -> Vec<Input> {
-    let Ok(effective) = &tenant.settings else {
-        return Vec::new();
-    };
-    let as_json = |settings: &TenantSettings| serde_json::to_value(settings).unwrap_or_default();
-    let (effective, fleet) = (as_json(effective), as_json(defaults));
-    let built_in = as_json(&TenantSettings::default());
-    let spec = tenant.own.as_ref().map(|own| &own.spec);
-    let spec = spec.map_or(Value::Null, |spec| {
-        serde_json::to_value(spec).unwrap_or_default()
-    });
-    let setting = |(name, key): (&'static str, &'static str)| Input {
-        name,
-        value: shown(name, effective.get(key).unwrap_or(&Value::Null)),
-        from: if spec.get(name).is_some() {
-            "the WorkerCluster"
-        } else if fleet.get(key) == built_in.get(key) {
-            "built in"
-        } else {
-            "--tenant-defaults"
-        },
-    };
-    SETTINGS.into_iter().map(setting).collect()
-}
-
-/// Returns a value without secrets: only the names of variables and the size of certificates, and
-/// no passwords of proxies.
-fn shown(name: &str, value: &Value) -> Value {
-    match (name, value) {
-        ("variables", Value::Object(variables)) => json!(variables.keys().collect::<Vec<_>>()),
-        ("hostCABundle" | "kubernetesCABundle", Value::String(pem)) if !pem.is_empty() => {
-            json!(format!("{} bytes", pem.len()))
-        }
-        (_, value) => masked(value),
-    }
-}
-
-/// Removes `user:password@` from every URL.
-fn masked(value: &Value) -> Value {
-    match value {
-        Value::String(text) => json!(without_user(text)),
-        Value::Array(all) => all.iter().map(masked).collect(),
-        Value::Object(all) => {
-            let masked = all
-                .iter()
-                .map(|(key, value)| (without_user(key), masked(value)));
-            Value::Object(masked.collect())
-        }
-        other => other.clone(),
-    }
-}
-
-fn without_user(text: &str) -> String {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), text),
-    };
-    let end = rest.find('/').unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}…@{host}{path}"),
-        None => text.to_owned(),
-    }
-}
-
 fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
     let namespace = found.namespace().unwrap_or_default();
     let names = DerivedNames::new(&namespace, &found.name_any());
@@ -373,22 +277,6 @@ fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
 mod tests {
     use super::*;
     use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
-
-    #[test]
-    fn what_may_be_secret_is_not_shown() {
-        let proxy = json!("http://user:hunter2@proxy.example:3128");
-        assert_eq!(
-            shown("httpProxy", &proxy),
-            json!("http://…@proxy.example:3128")
-        );
-        let bare = json!("user:hunter2@proxy.example");
-        assert_eq!(shown("httpProxy", &bare), json!("…@proxy.example"));
-        let mirrors = json!({ "docker.io": ["https://robot:key@mirror.example/a@b"] });
-        let reported = json!({ "docker.io": ["https://…@mirror.example/a@b"] });
-        assert_eq!(shown("registryMirrors", &mirrors), reported);
-        assert_eq!(shown("variables", &json!({ "site": "x" })), json!(["site"]));
-        assert_eq!(shown("hostCABundle", &json!("PEM")), json!("3 bytes"));
-    }
 
     #[test]
     fn a_turn_that_has_not_come_blocks_who_waits_for_it() {
@@ -436,21 +324,5 @@ mod tests {
         assert_eq!(found.fix, Reason::ProfileNotFound.remediation());
         let unchanged = Answer::new("tenant-berlin", None, Verdict::Unchanged);
         assert!(blockers(None, "kube-system/workers", &unchanged).is_empty());
-    }
-
-    #[test]
-    fn every_setting_of_a_tenant_has_its_name_in_the_spec() {
-        let settings = serde_json::to_value(TenantSettings::default()).unwrap();
-        let known: Vec<&str> = SETTINGS.iter().map(|(_, key)| *key).collect();
-        for key in settings.as_object().unwrap().keys() {
-            // A WorkerCluster cannot set the order.
-            assert!(
-                known.contains(&key.as_str()) || key == "mirror_order",
-                "{key}"
-            );
-        }
-        for key in known {
-            assert!(settings.get(key).is_some(), "{key}");
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! The settings of a tenant that affect its rendered configuration: the fleet's defaults,
 //! overridden by a WorkerCluster's spec. They are validated once, and passed by value.
 
+mod in_use;
+
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,7 @@ use osm_api::worker_cluster::{
     MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
 };
 
+pub use self::in_use::{Input, masked};
 use super::certificates;
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.

@@ -5,6 +5,7 @@
 
 mod cause;
 mod overview;
+mod page;
 mod query;
 mod row;
 mod sort;
@@ -17,6 +18,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::{
     overview::{CommonCause, Overview, is_recent},
+    page::{SentEvent, TenantPage},
     query::Filter,
     row::{Known, LastReconcile, MachineDeployments, Queue, Row, Statistics, row, row_elsewhere},
     sort::{Direction, Key, Sort},
