@@ -18,6 +18,7 @@ pub mod memory;
 mod output;
 mod plan;
 mod profiles;
+mod progress;
 mod render;
 mod render_worker;
 mod run;

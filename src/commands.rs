@@ -2,6 +2,7 @@
 //! their results.
 
 pub mod cluster_client;
+pub mod count;
 pub mod doctor;
 pub mod machine;
 pub mod plan;
@@ -10,3 +11,7 @@ pub mod tenant_add;
 pub mod tenant_release;
 pub mod tenants;
 pub mod version;
+
+/// The number of worker clusters that are read at the same time. One that does not answer takes a
+/// while.
+const AT_ONCE: usize = 16;

@@ -8,10 +8,14 @@ use super::{
     clusters::{MANAGER, ManagementFlags, ReachFlags, SelectionFlags},
     format::OutputFlags,
     output,
+    progress::Progress,
     table::{Cell, Layout, Table, Text, Tone},
 };
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::commands::doctor::{self, Check, Options, State};
+use crate::commands::{
+    count::Count,
+    doctor::{self, Check, Options, State},
+};
 
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]
@@ -48,7 +52,9 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let checks = runtime.block_on(doctor::run_checks(&options))?;
+    let (progress, count) = (Progress::new(), Count::default());
+    let checks = doctor::run_checks(&options, &count);
+    let checks = runtime.block_on(progress.counting(&count, checks))?;
     let wrong = checks.iter().filter(|it| it.state == State::Fail);
     let wrong = wrong.map(|it| format!("{}/{}", it.place, it.what));
     flags

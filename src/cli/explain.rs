@@ -9,10 +9,12 @@ use super::{
     format::OutputFlags,
     output,
     plan::{machine_deployment, resource},
+    progress::Progress,
     table::{Cell, Table, Text},
 };
 use crate::commands::{
     cluster_client::KubeconfigSource,
+    count::Count,
     plan::{
         Question, Supposed, Verdict,
         explain::{Explanation, Input, explain},
@@ -54,7 +56,9 @@ pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let found = runtime.block_on(explain(&question, &flags.machine_deployment))?;
+    let (progress, count) = (Progress::new(), Count::default());
+    let found = explain(&question, &flags.machine_deployment, &count);
+    let found = runtime.block_on(progress.counting(&count, found))?;
     let names = found.iter().filter_map(|it| resource(&it.answer));
     flags.output.print(&found, names, |_| text(&found))?;
     if found.iter().all(|it| it.blockers.is_empty()) {

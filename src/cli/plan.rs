@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::{Args, Command};
 
-use super::{clusters::ScopeFlags, format::OutputFlags, input, output};
+use super::{clusters::ScopeFlags, format::OutputFlags, input, output, progress::Progress};
 use crate::commands::{
     cluster_client::KubeconfigSource,
+    count::Count,
     plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
 };
 use crate::settings::RunFlags;
@@ -62,10 +63,11 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
             Supposed::Nothing
         },
     };
+    let (progress, count) = (Progress::new(), Count::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let answers = runtime.block_on(plan(&question))?;
+    let answers = runtime.block_on(progress.counting(&count, plan(&question, &count)))?;
     let changing = answers.iter().filter(|it| it.verdict != Verdict::Unchanged);
     let changing = changing.filter_map(resource);
     flags.output.print(&answers, changing, |_| {

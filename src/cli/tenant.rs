@@ -14,6 +14,7 @@ use super::{
     clusters::{ManagementFlags, ReachFlags, WorkerFlags},
     format::{Format, OutputFlags},
     output,
+    progress::Progress,
 };
 use crate::api::worker_cluster::OnRemoval;
 use crate::commands::{
@@ -199,13 +200,15 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         },
         wait: (!flags.wait.is_zero()).then_some(flags.wait),
     };
+    let progress = Progress::new();
     let Some(format) = flags.output else {
-        let mut progress = |line: String| output::progress(&line);
-        runtime()?.block_on(tenant_add::tenant_add(params, &mut progress))?;
+        let mut print = |line: String| progress.suspended(|| output::progress(&line));
+        runtime()?.block_on(progress.waiting(tenant_add::tenant_add(params, &mut print)))?;
         return Ok(output::SUCCESS);
     };
-    let mut progress = |line: String| output::message(&line);
-    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut progress))?;
+    let mut print = |line: String| progress.suspended(|| output::message(&line));
+    let adding = tenant_add::tenant_add(params, &mut print);
+    let objects = runtime()?.block_on(progress.waiting(adding))?;
     let names = objects.iter().map(name_of);
     match format {
         Format::Yaml => output::document(serde_saphyr::to_string_multiple(&objects)?)?,
@@ -252,14 +255,18 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         }),
         patience: flags.wait,
     };
+    let progress = Progress::new();
     let mut ask = |question: &[String]| {
-        for line in question {
-            output::progress(line);
-        }
-        if yes { Answer::Yes } else { asked() }
+        progress.suspended(|| {
+            for line in question {
+                output::progress(line);
+            }
+            if yes { Answer::Yes } else { asked() }
+        })
     };
-    let mut progress = |line: String| output::progress(&line);
-    let answer = runtime()?.block_on(tenant_add::remove(params, &mut ask, &mut progress))?;
+    let mut print = |line: String| progress.suspended(|| output::progress(&line));
+    let removing = tenant_add::remove(params, &mut ask, &mut print);
+    let answer = runtime()?.block_on(progress.waiting(removing))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
         Answer::No => output::ERROR,
@@ -281,8 +288,10 @@ fn asked() -> Answer {
 
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = release_params(flags);
-    let mut progress = |line: String| output::progress(&line);
-    runtime()?.block_on(tenant_release::release(params, &mut progress))?;
+    let progress = Progress::new();
+    let mut print = |line: String| progress.suspended(|| output::progress(&line));
+    let releasing = tenant_release::release(params, &mut print);
+    runtime()?.block_on(progress.waiting(releasing))?;
     Ok(output::SUCCESS)
 }
 

@@ -17,7 +17,9 @@ use kube::{
 use serde::Serialize;
 
 use super::{
+    AT_ONCE,
     cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace},
+    count::Count,
     selection::{Selection, registration_of},
 };
 use crate::api::worker_cluster::WorkerCluster;
@@ -30,9 +32,6 @@ use crate::tenant::access::AccessRules;
 pub const DESCRIPTORS_PER_CLUSTER: u64 = 4;
 /// The number of descriptors for everything but worker clusters.
 pub const DESCRIPTORS_BESIDE: u64 = 64;
-/// The number of worker clusters that are checked at the same time. One that does not answer takes
-/// a while.
-const AT_ONCE: usize = 16;
 /// A clock that is wrong by more than this starts to matter.
 const SKEW_WARN_SECONDS: u64 = 10;
 /// If clocks differ by more than this, tokens are refused.
@@ -120,7 +119,7 @@ impl Check {
 /// # Errors
 ///
 /// Returns an error only if the management cluster cannot be reached.
-pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
+pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Vec<Check>> {
     let cluster = ClusterClient::management(&options.management).await?;
     let mut rules = options.rules.clone();
     let server = cluster.server.authority();
@@ -152,8 +151,13 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
         }
     };
     checks.extend(management::run_checks(options, &cluster.client, &tenants).await?);
+    count.begin(tenants.len());
     let of_tenants = stream::iter(&tenants)
-        .map(|(secret, own)| tenant::run_checks((&rules, here), secret, own.as_ref()))
+        .map(async |(secret, own)| {
+            let checks = tenant::run_checks((&rules, here), secret, own.as_ref()).await;
+            count.advance();
+            checks
+        })
         .buffered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;

@@ -8,6 +8,7 @@ mod tenant_state;
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -19,7 +20,9 @@ use serde::Serialize;
 use self::tenant_state::Tenant;
 pub(super) use self::tenant_state::kubeconfig_of;
 use super::{
+    AT_ONCE,
     cluster_client::{ClusterClient, KubeconfigSource},
+    count::Count,
     selection::Selection,
 };
 use crate::api::{
@@ -141,24 +144,26 @@ pub enum MachinesFate {
 /// # Errors
 ///
 /// If registrations cannot be read. The error of a single tenant is part of the result.
-pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
+pub async fn plan(question: &Question, count: &Count) -> anyhow::Result<Vec<Answer>> {
     let client = ClusterClient::management(&question.management)
         .await?
         .client;
     let label = &question.settings.registration_selector;
     let registrations = question.selection.registrations(&client, label).await?;
-    let mut answers = Vec::new();
-    for registration in registrations {
-        let tenant = registration.namespace().unwrap_or_default();
-        match Box::pin(of_tenant(&client, question, &registration)).await {
-            Ok(found) => answers.extend(found),
-            Err(error) => answers.push(Answer {
+    count.begin(registrations.len());
+    let answers = stream::iter(&registrations).map(async |registration| {
+        let answers = Box::pin(of_tenant(&client, question, registration)).await;
+        count.advance();
+        answers.unwrap_or_else(|error| {
+            let tenant = registration.namespace().unwrap_or_default();
+            vec![Answer {
                 message: Some(whole(error.as_ref()).to_string()),
                 ..Answer::new(&tenant, None, Verdict::Unknown)
-            }),
-        }
-    }
-    Ok(answers)
+            }]
+        })
+    });
+    let answers: Vec<_> = answers.buffered(AT_ONCE).collect().await;
+    Ok(answers.into_iter().flatten().collect())
 }
 
 async fn of_tenant(

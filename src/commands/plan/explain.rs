@@ -5,6 +5,7 @@ mod blockers;
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::api::{
     reason::Actor,
 };
 use crate::app::built_in_profiles;
-use crate::commands::cluster_client::ClusterClient;
+use crate::commands::{AT_ONCE, cluster_client::ClusterClient, count::Count};
 use crate::plan::found::{lacking, profile_namespace};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
@@ -103,23 +104,36 @@ pub struct Blocker {
 /// # Errors
 ///
 /// If there is none, or if the clusters cannot be read.
-pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Explanation>> {
+pub async fn explain(
+    question: &Question,
+    name: &str,
+    count: &Count,
+) -> anyhow::Result<Vec<Explanation>> {
     let client = ClusterClient::management(&question.management)
         .await?
         .client;
-    let mut found = Vec::new();
-    let mut unknown = Vec::new();
     let label = &question.settings.registration_selector;
-    for registration in question.selection.registrations(&client, label).await? {
-        let namespace = registration.namespace().unwrap_or_default();
-        let tenant = match Box::pin(Tenant::read(&client, question, &registration)).await {
-            Ok(tenant) => tenant,
+    let registrations = question.selection.registrations(&client, label).await?;
+    count.begin(registrations.len());
+    let explained = stream::iter(&registrations).map(async |registration| {
+        let tenant = Box::pin(Tenant::read(&client, question, registration)).await;
+        let explained = match &tenant {
+            Ok(tenant) => Ok(Box::pin(of_tenant((question, tenant), name)).await?),
             Err(error) => {
-                unknown.push(format!("{namespace}: {}", whole(error.as_ref())));
-                continue;
+                let namespace = registration.namespace().unwrap_or_default();
+                Err(format!("{namespace}: {}", whole(error.as_ref())))
             }
         };
-        found.extend(Box::pin(of_tenant((question, &tenant), name)).await?);
+        count.advance();
+        anyhow::Ok(explained)
+    });
+    let explained: Vec<_> = explained.buffered(AT_ONCE).try_collect().await?;
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for of_tenant in explained {
+        match of_tenant {
+            Ok(explanations) => found.extend(explanations),
+            Err(why) => unknown.push(why),
+        }
     }
     if found.is_empty() {
         let among = match unknown.as_slice() {
