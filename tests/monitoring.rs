@@ -18,6 +18,9 @@ use serde_json::Value;
 #[path = "monitoring/chain.rs"]
 mod chain;
 #[cfg(test)]
+#[path = "monitoring/grafana.rs"]
+mod grafana;
+#[cfg(test)]
 #[path = "monitoring/prometheus.rs"]
 mod prometheus;
 #[cfg(test)]
