@@ -69,6 +69,9 @@ pub async fn run(params: Params) {
         selector,
         cancel,
     } = params;
+    for class in shared.policies.classes() {
+        shared.metrics.begin_class(class.as_str());
+    }
     let mut supervisor = Supervisor::new(shared, placement, cancel.clone());
     let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);

@@ -27,6 +27,7 @@ use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRules, Loopback},
+    class::TenantClass,
     egress::NotAProxy,
     policies::TenantPolicies,
     policy::{ProfileQuota, ProfileReach, RESYNCS_MAX, RequestBudget, TenantPolicy},
@@ -246,6 +247,7 @@ impl RunFlags {
             Loopback::Refused
         };
         Ok(TenantPolicy {
+            class: TenantClass::default(),
             access: AccessRules {
                 egress_proxy: self.egress.proxy()?,
                 addresses: AddressRules {

@@ -156,9 +156,11 @@ pub async fn run_with(
     tasks.watch_management(&client, scopes, &controllers);
     let worker = outside.worker.take();
     let worker = worker.unwrap_or_else(|| outside.management.clone());
+    let policy = policy(&settings);
+    outside.metrics.begin_class(policy.class.as_str());
     let params = single_cluster::Params {
         id: RegistrationId::new(&settings.namespace, settings.mode.name()),
-        policy: policy(&settings),
+        policy,
         settings: Arc::new(settings.tenant),
         management: Reached {
             transport: outside.management,

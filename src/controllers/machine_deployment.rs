@@ -26,7 +26,9 @@ use self::{
     error::Error,
     update_status::{Tried, update_status},
 };
-use super::{context::Context, state::foreign_writes::ForeignWrite};
+use super::{
+    context::Context, queue::queue_latency::Progress, state::foreign_writes::ForeignWrite,
+};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, REVISION},
@@ -89,6 +91,12 @@ pub async fn reconcile(
         let mut profile = None;
         let priority = at_work.priority();
         let outcome = serve(&machine_deployment, &context, priority, &mut profile).await;
+        let due = (begun.checked_sub(queue).unwrap_or(begun), priority);
+        if let Some(waited) = queue_latency.end(&reference, due, progress(&outcome)) {
+            let class = context.engagement.policy.class.as_str();
+            let metrics = &context.engagement.shared.metrics;
+            metrics.time_to_served(class, waited);
+        }
         let tried = Tried {
             profile,
             took: Took {
@@ -122,6 +130,33 @@ pub async fn reconcile(
         }
     };
     Ok(action.instrument(span).await)
+}
+
+/// Returns what an outcome means for the time until the machine deployment is served.
+fn progress(outcome: &Result<Served, Error>) -> Progress {
+    match outcome {
+        Ok(served) if served.kind != ServedKind::Current => Progress::Excluded,
+        Ok(served) if served.writes > 0 => Progress::Served,
+        Ok(_) => Progress::Current,
+        // machine-controller sets the revision.
+        Err(Error::Waiting { reason, .. }) if *reason == Reason::AwaitingRevision => {
+            Progress::Excluded
+        }
+        // The machine deployment, a Secret or a profile must change, or the cluster must answer.
+        Err(
+            Error::Invalid(_)
+            | Error::RenderStopped(_)
+            | Error::RegistryCredentials(_)
+            | Error::BootstrapAccount(_)
+            | Error::HeldBack,
+        ) => Progress::Excluded,
+        Err(
+            Error::RenderPanicked
+            | Error::Waiting { .. }
+            | Error::Conflict { .. }
+            | Error::Call { .. },
+        ) => Progress::Retried,
+    }
 }
 
 /// Triggers the check for another manager if a write conflicted with that of another program.

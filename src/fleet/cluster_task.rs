@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     discovery::Registration,
-    engage::{self, Attempt, EngageError},
+    engage::{self, Attempt, EngageError, EngageLatency},
     engagement::{Engagement, Reporting, Shared},
     give_back::GiveBack,
     registry::RegisteredCluster,
@@ -32,6 +32,7 @@ use crate::client::{
 };
 use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
+    class::TenantClass,
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
     report::{ConditionState, Removal},
@@ -73,6 +74,7 @@ pub async fn run(
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
         let task = Task {
+            class: policy.class.clone(),
             worker_budget: Arc::new(Budget::new(policy.worker_requests)),
             management_budget,
             shared,
@@ -138,6 +140,8 @@ struct Task {
     worker_budget: Arc<Budget>,
     /// The budget of the tenant's share of the management API.
     management_budget: Arc<Budget>,
+    /// The tenant's class, as of the last policy that is known.
+    class: TenantClass,
     /// The last attempt that succeeded. It is used to release the cluster.
     last: Option<Attempt>,
 }
@@ -178,6 +182,7 @@ impl Task {
     /// Engages the cluster and serves it, as often as necessary, until `stop` is cancelled.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
+        let mut latency = EngageLatency::new(&self.shared.metrics);
         // The health of a new kubeconfig is unknown, whatever it was with the previous one.
         let health = self.shared.health_of(&self.registered);
         tokio::select! {
@@ -198,6 +203,7 @@ impl Task {
             let mut ownerships = self.registered.ownership.subscribe();
             worker_clusters.borrow_and_update();
             ownerships.borrow_and_update();
+            latency.begin();
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -205,6 +211,7 @@ impl Task {
             };
             let wait = match attempt {
                 Ok((policy, attempt)) => {
+                    latency.engaged(&self.class);
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
                     let begun = Instant::now();
@@ -216,10 +223,11 @@ impl Task {
                     let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;
                     continue;
                 }
-                Err(engage_error) => self
-                    .note(&engage_error, &health)
-                    .then(|| delay.next())
-                    .flatten(),
+                Err(engage_error) => {
+                    latency.failed(&engage_error, &self.class);
+                    let is_retried = self.note(&engage_error, &health);
+                    is_retried.then(|| delay.next()).flatten()
+                }
             };
             tokio::select! {
                 biased;
@@ -239,7 +247,7 @@ impl Task {
 
     /// Fetches the tenant's policy, then tries once to engage its cluster.
     async fn engage(
-        &self,
+        &mut self,
         registration: &Registration,
         health: &Arc<Health>,
     ) -> Result<(Arc<TenantPolicy>, Attempt), EngageError> {
@@ -257,6 +265,7 @@ impl Task {
             );
             EngageError::failed(ConditionType::Registered, Reason::PolicyUnknown, message)
         })?;
+        self.class = policy.class.clone();
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
         let attempt = engage::attempt(engage::Params {

@@ -3,6 +3,7 @@
 //! Each step records its result in the tenant's status. The first step that fails ends the attempt.
 
 mod engage_error;
+mod engage_latency;
 mod keep_cluster_info;
 mod keep_probing;
 mod until_admitted;
@@ -19,6 +20,7 @@ pub(super) use self::engage_error::not_prepared;
 use self::engage_error::{not_connected, prerequisite_failed};
 pub use self::{
     engage_error::EngageError,
+    engage_latency::EngageLatency,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_probing::keep_probing,
     until_admitted::until_admitted,

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::InvalidSetting;
 use crate::tenant::{
     address::AddressRange,
+    class::{CLASSES_MAX, TenantClass},
     policies::{Match, PolicyRule, TenantPolicies},
     policy::{RequestBudget, TenantPolicy},
 };
@@ -22,6 +23,7 @@ use crate::tenant::{
 struct Rule {
     #[serde(rename = "match")]
     applies_to: Tenants,
+    class: Option<String>,
     worker_requests: Option<Requests>,
     management_requests: Option<Requests>,
     reconciles: Option<NonZeroUsize>,
@@ -75,19 +77,37 @@ pub fn tenant_policies(
     };
     let rules: Vec<Rule> =
         serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let mut classes = BTreeSet::new();
     let rules = rules.into_iter().enumerate().map(|(index, rule)| {
         let in_rule = |why| refused(format!("rule {}: {why}", index + 1));
-        rule.over(&default).map_err(in_rule)
+        let rule = rule.over(&default).map_err(in_rule)?;
+        add_class(&mut classes, &rule.policy.class).map_err(in_rule)?;
+        Ok(rule)
     });
     Ok(TenantPolicies {
-        rules: rules.collect::<Result<_, _>>()?,
+        rules: rules.collect::<Result<_, InvalidSetting>>()?,
         default: Arc::clone(&default),
     })
+}
+
+/// Adds the class of a rule to those of the rules before it. Each class has metrics of its own.
+fn add_class(classes: &mut BTreeSet<TenantClass>, class: &TenantClass) -> Result<(), String> {
+    let is_new = *class != TenantClass::default() && classes.insert(class.clone());
+    if is_new && classes.len() > CLASSES_MAX {
+        return Err(format!(
+            "class: {class} is one too many: rules may name at most {CLASSES_MAX} classes"
+        ));
+    }
+    Ok(())
 }
 
 impl Rule {
     fn over(self, default: &TenantPolicy) -> Result<PolicyRule, String> {
         let mut policy = default.clone();
+        let class = self
+            .class
+            .map(|it| it.parse().map_err(|error| format!("class: {error}")));
+        set(&mut policy.class, class.transpose()?);
         set(&mut policy.reconciles_max, self.reconciles.map(Into::into));
         set(
             &mut policy.machine_deployments_max,
@@ -164,6 +184,7 @@ mod tests {
     fn a_rule_sets_what_it_names_and_leaves_the_rest() {
         let policies = read(
             "- match: {namespaces: [berlin]}\n\
+             \x20 class: gold\n\
              \x20 workerRequests: {perSecond: 5, burst: 7}\n\
              \x20 managementRequests: {perSecond: 6, burst: 8}\n\
              \x20 reconciles: 2\n\
@@ -179,6 +200,7 @@ mod tests {
         .unwrap();
         let default = TenantPolicy::default();
         let berlin = policies.of(&TenantId::new("berlin"), None).unwrap();
+        assert_eq!(berlin.class.as_str(), "gold");
         assert_eq!(berlin.worker_requests.burst.get(), 7);
         assert_eq!(berlin.management_requests.per_second.get(), 6);
         assert_eq!(berlin.reconciles_max, 2);
@@ -207,6 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn at_most_eight_classes_are_named_beside_the_default_one() {
+        let rules = |classes: &[&str]| -> String {
+            let rule = |class| format!("- match: {{namespaces: [a]}}\n  class: {class}\n");
+            classes.iter().map(rule).collect()
+        };
+        let classes = ["a", "b", "c", "default", "d", "e", "a", "f", "g", "h", "i"];
+        let policies = read(&rules(&classes[..10])).unwrap();
+        assert_eq!(policies.classes().len(), CLASSES_MAX + 1);
+        let refused = read(&rules(&classes)).unwrap_err();
+        let expected = "rule 11: class: i is one too many: rules may name at most 8 classes";
+        assert!(refused.ends_with(expected), "{refused}");
+    }
+
+    #[test]
     fn what_is_wrong_is_refused_with_its_place() {
         for (text, expected) in [
             (
@@ -230,6 +266,11 @@ mod tests {
                 "- match: {namespaces: [a]}\n- match: {namespaces: [b]}\n  deniedServers: [x]\n",
                 "rule 2: deniedServers: ",
             ),
+            (
+                "- match: {namespaces: [a]}\n- match: {namespaces: [b]}\n  class: Gold\n",
+                "rule 2: class: a class has 1 to 20 lower-case letters",
+            ),
+            ("- match: {namespaces: [a]}\n  class: [gold]\n", "line 2"),
             ("match: {namespaces: [a]}\n", "line 1"),
         ] {
             let refused = read(text).unwrap_err();

@@ -1,12 +1,14 @@
 //! Every metric of the process, declared in one place.
 //!
 //! Names are `osm_<noun>_<unit>`, and labels come from closed sets, so that the number of series
-//! does not grow with the fleet. The exception is the label `cluster`, which three gauges carry:
-//! three series per cluster, removed when it is disengaged.
+//! does not grow with the fleet. The exceptions are the label `class`, of which the settings may
+//! name a few values, and the label `cluster`, which three gauges carry: three series per cluster,
+//! removed when it is disengaged.
 
 mod declared;
 mod labels;
 mod latency;
+mod pending;
 pub mod reference;
 mod tokens;
 
@@ -24,10 +26,12 @@ pub use self::labels::{
     MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit,
     TenantState, Trigger, Verb, Verdict, Webhook,
 };
+pub use self::pending::Pending;
 pub use self::tokens::TokensKnown;
 use self::{
     declared::{
-        Category, Cluster, Clusters, Membership, Reconciles, Renders, Requests, Reviews, UserData,
+        Category, Class, Cluster, Clusters, Membership, Objectives, Reconciles, Renders, Requests,
+        Reviews, UserData,
     },
     latency::observe,
     tokens::Ledger,
@@ -43,6 +47,7 @@ struct All {
     reconciles: Reconciles,
     renders: Renders,
     requests: Requests,
+    objectives: Objectives,
     user_data: UserData,
     tokens: Ledger,
     clusters: Clusters,
@@ -84,6 +89,7 @@ impl Metrics {
             reconciles: Reconciles::declare(&mut registry),
             renders: Renders::declare(&mut registry),
             requests: Requests::declare(&mut registry),
+            objectives: Objectives::declare(&mut registry),
             user_data: UserData::declare(&mut registry),
             tokens: Ledger::default(),
             clusters: Clusters::declare(&mut registry),
@@ -105,6 +111,23 @@ impl Metrics {
         reconciles.count.get_or_create(&outcome).inc();
         observe(&reconciles.duration.get_or_create(&outcome), took.work);
         observe(&reconciles.queue_wait.get_or_create(&outcome), took.queue);
+    }
+
+    /// Starts the series of a class of tenants at zero.
+    pub fn begin_class(&self, class: &str) {
+        self.0.objectives.begin(class);
+    }
+
+    /// A registration of a tenant of this class waited so long until its cluster was engaged.
+    pub fn time_to_engaged(&self, class: &str, wait: Duration) {
+        let waits = &self.0.objectives.time_to_engaged;
+        observe(&waits.get_or_create(&Class::named(class)), wait);
+    }
+
+    /// A machine deployment of a tenant of this class waited so long until it was served.
+    pub fn time_to_served(&self, class: &str, wait: Duration) {
+        let waits = &self.0.objectives.time_to_served;
+        observe(&waits.get_or_create(&Class::named(class)), wait);
     }
 
     /// A render waited so long for its permit.

@@ -1,12 +1,20 @@
 //! What happens is measured: each metric moves when its thing happens, and what concerns one tenant
 //! goes with it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fake_cluster::{Fault, Matcher, Verb, object};
-use osm::telemetry::metrics::Metrics;
+use osm::{
+    telemetry::metrics::Metrics,
+    tenant::{
+        policies::{Match, PolicyRule},
+        policy::TenantPolicy,
+    },
+};
+use serde_json::json;
 
 use crate::{
+    scenarios::{change, set},
     wire::Life,
     world::{Process, World},
 };
@@ -115,6 +123,56 @@ async fn what_a_machine_deployment_brings_about_is_counted() {
     assert!(time >= 24, "{time}");
     assert!(measured.value("osm_bootstrap_tokens_renewed_total") >= 24);
     assert!(measured.token_left() > 0);
+    measured.process.stop().await;
+}
+
+/// A world in which the label of its namespace puts the tenant `berlin` into the class `gold`.
+fn world_with_a_class() -> World {
+    let mut world = World::with_berlin();
+    let tier = json!({"tier": "gold"});
+    change(
+        &world.management,
+        ("namespaces", "", "berlin"),
+        |namespace| set(namespace, "/metadata/labels", tier),
+    );
+    let policies = Arc::make_mut(&mut world.settings.policies);
+    policies.rules.push(PolicyRule {
+        applies_to: Match::NamespaceLabels([("tier".to_owned(), "gold".to_owned())].into()),
+        policy: Arc::new(TenantPolicy {
+            class: "gold".parse().expect("it is a class"),
+            ..(*policies.default).clone()
+        }),
+    });
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_objectives_limit_is_measured_by_class_and_counted_once() {
+    let measured = Measured::start_in(world_with_a_class());
+    measured.world.settle().await;
+    let engaged = r#"osm_time_to_engaged_seconds_count{class="gold"}"#;
+    let served = r#"osm_time_to_served_seconds_count{class="gold"}"#;
+    let sum = r#"osm_time_to_served_seconds_sum{class="gold"}"#;
+    assert_eq!(measured.value(engaged), 1);
+    assert_eq!(measured.value(served), 0);
+    measured.serve_workers().await;
+    assert_eq!(measured.value(served), 1);
+    assert_eq!(measured.value(sum), 0);
+    // A change that cannot be written for longer than any objective allows counts while it fails,
+    // and its success does not count again.
+    let worker = measured.world.worker("berlin");
+    let writes = Matcher::on(&[Verb::Create, Verb::Update, Verb::Patch], "secrets");
+    worker.inject(writes, Fault::status(422));
+    measured.world.deploy("berlin", "others");
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(measured.value(served), 2);
+    assert!(measured.value(sum) > 30, "{}", measured.value(sum));
+    worker.clear_faults();
+    measured.world.settle().await;
+    assert_eq!(measured.value(served), 2);
+    for other in [engaged, served].map(|series| series.replace("gold", "default")) {
+        assert_eq!(measured.value(&other), 0, "{other}");
+    }
     measured.process.stop().await;
 }
 

@@ -74,6 +74,13 @@ pub(super) struct Requests {
     pub fenced: Family<Fence, Counter>,
 }
 
+/// What the objectives limit.
+#[derive(Debug)]
+pub(super) struct Objectives {
+    pub time_to_engaged: Latencies<Class>,
+    pub time_to_served: Latencies<Class>,
+}
+
 /// Objects that were written for nodes.
 #[derive(Debug)]
 pub(super) struct UserData {
@@ -128,7 +135,13 @@ pub(super) struct Category {
     pub category: &'static str,
 }
 
-/// The one label whose values are not a closed set.
+/// The tenant's class. The settings limit how many there are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Class {
+    class: String,
+}
+
+/// The one label whose values are not limited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Cluster {
     cluster: String,
@@ -138,6 +151,14 @@ pub(super) struct Cluster {
 struct Build {
     version: &'static str,
     commit: &'static str,
+}
+
+impl Class {
+    pub fn named(class: &str) -> Self {
+        Self {
+            class: class.to_owned(),
+        }
+    }
 }
 
 impl Cluster {
@@ -191,6 +212,24 @@ impl Requests {
             duration: latencies(registry, &reference::API_REQUEST_DURATION, latency::fine),
             throttle_wait: latencies(registry, &reference::API_THROTTLE_WAIT, latency::coarse),
             fenced: from_zero(registry, &reference::FENCED_WRITES),
+        }
+    }
+}
+
+impl Objectives {
+    pub fn declare(registry: &mut Registry) -> Self {
+        let coarse = || Family::new_with_constructor(latency::coarse as fn() -> Latency);
+        Self {
+            time_to_engaged: add(registry, &reference::TIME_TO_ENGAGED, coarse()),
+            time_to_served: add(registry, &reference::TIME_TO_SERVED, coarse()),
+        }
+    }
+
+    /// Creates the series of a class.
+    pub fn begin(&self, class: &str) {
+        let class = Class::named(class);
+        for family in [&self.time_to_engaged, &self.time_to_served] {
+            drop(family.get_or_create(&class));
         }
     }
 }

@@ -12,6 +12,8 @@ pub enum Values {
     Closed(&'static [&'static str]),
     /// As many as the source has words for, whatever the fleet does.
     Words(&'static str),
+    /// As many as the settings name, which may name only a few.
+    Configured(&'static str),
     /// One per cluster of the fleet.
     PerCluster(&'static str),
 }

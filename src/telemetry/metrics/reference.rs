@@ -98,6 +98,10 @@ const COMMIT: Label = Label {
     name: "commit",
     values: Values::Words("the commit, or `unknown`"),
 };
+const CLASS: Label = Label {
+    name: "class",
+    values: Values::Configured("the tenant's class by `--tenant-policies`, or `default`"),
+};
 const CLUSTER: Label = Label {
     name: "cluster",
     values: Values::PerCluster("`namespace/name` of the registration"),
@@ -145,6 +149,11 @@ declare! {
     RECONCILE_QUEUE_WAIT = (DURATION, "osm_reconcile_queue_wait", [Outcome::LABEL],
         "Time from when a machine deployment was due until its reconcile began. A \
          reconcile that follows a change for all machine deployments waits by design");
+    TIME_TO_SERVED = (DURATION, "osm_time_to_served", [CLASS],
+        "Time from when a machine deployment was due until what it needs was written, over all \
+         retries. Counted once, at the latest when a reconcile fails after more than 30 s. Without \
+         resyncs, and without the time in which a person had to act, it had no revision, or its \
+         cluster did not answer");
     RECONCILE_TRIGGERS = (COUNTER, "osm_reconcile_triggers", [Trigger::LABEL],
         "Reconciles by what they were begun for; of several triggers the first counts");
     FAILURES = (COUNTER, "osm_failures", [CATEGORY],
@@ -187,6 +196,11 @@ declare! {
     ENGAGE_DURATION = (DURATION, "osm_engage_duration", [Attempted::LABEL],
         "Time until a worker cluster was accepted, identified, claimed and prepared, or until \
          that failed");
+    TIME_TO_ENGAGED = (DURATION, "osm_time_to_engaged", [CLASS],
+        "Time from when this replica had a new or changed registration, or tried again after an \
+         engagement, until its worker cluster was engaged, over all retries. Counted once, at the \
+         latest when an attempt fails after more than 30 s. Without the time in which a person had \
+         to act, or the cluster did not answer");
     TENANTS = (GAUGE, "osm_tenants", [TenantState::LABEL],
         "Tenants that this replica knows. Elsewhere are those that another replica serves");
     CLUSTER_UP = (GAUGE, "osm_cluster_up", [CLUSTER],

@@ -20,6 +20,8 @@ fn everything() -> Metrics {
         work: Duration::from_millis(40),
     };
     metrics.reconciled(Outcome::Served, took);
+    metrics.time_to_served("gold", Duration::from_millis(43));
+    metrics.time_to_engaged("gold", Duration::from_secs(31));
     metrics.permit_waited(Duration::from_millis(3));
     metrics.rendered(RenderResult::Rendered, Duration::from_millis(2));
     metrics.template_limit_hit(TemplateLimit::Work);
@@ -106,7 +108,7 @@ fn what_is_declared_is_what_the_page_has() {
             let known = declaration.labels.iter().find(|known| known.name == label);
             match known.expect(label).values {
                 Values::Closed(values) => assert!(values.contains(&value), "{label}: {value}"),
-                Values::Words(_) | Values::PerCluster(_) => {}
+                Values::Words(_) | Values::Configured(_) | Values::PerCluster(_) => {}
             }
         }
     }
@@ -162,6 +164,8 @@ fn a_thousand_clusters_have_at_most_3500_series() {
                 // A build has one.
                 Values::Words("the release" | "the commit, or `unknown`") => 1,
                 Values::Words(_) => WORDS,
+                // The default class. The next test has what each other class adds.
+                Values::Configured(_) => 1,
                 Values::PerCluster(_) => 0,
             });
             sets.product::<usize>() * lines_of_one(&found, declaration)
@@ -223,6 +227,14 @@ fn what_is_counted_is_encoded_with_its_labels() {
         &metrics,
         r#"osm_reconcile_queue_wait_seconds_count{outcome="served"} 1"#,
     );
+    has(
+        &metrics,
+        r#"osm_time_to_served_seconds_bucket{le="0.05",class="gold"} 1"#,
+    );
+    has(
+        &metrics,
+        r#"osm_time_to_engaged_seconds_bucket{le="30.0",class="gold"} 0"#,
+    );
     has(&metrics, r#"osm_template_limits_hit_total{limit="work"} 1"#);
     has(
         &metrics,
@@ -279,6 +291,40 @@ fn counters_start_at_zero_before_anything_happens() {
         r#"osm_secrets_written_total{kind="bootstrap-token"} 0"#,
     );
     assert!(metrics.encode().ends_with("# EOF\n"));
+}
+
+/// Each class adds 16 series, which [`Metrics::begin_class`] creates.
+#[test]
+fn a_class_has_sixteen_series_from_its_beginning() {
+    let metrics = Metrics::new();
+    let count = || series(&metrics.encode()).len();
+    let before = count();
+    metrics.begin_class("gold");
+    assert_eq!(count() - before, 16);
+    has(
+        &metrics,
+        r#"osm_time_to_served_seconds_count{class="gold"} 0"#,
+    );
+    metrics.time_to_served("gold", Duration::from_secs(1));
+    assert_eq!(count() - before, 16);
+}
+
+/// The last boundary is what a wait has to exceed to be counted although it has not ended.
+#[test]
+fn a_late_wait_is_in_no_bucket_but_the_last() {
+    let metrics = everything();
+    let boundary = pending::LATE.as_secs_f64();
+    let last =
+        format!("osm_time_to_engaged_seconds_bucket{{le=\"{boundary:.1}\",class=\"gold\"}} 0");
+    has(&metrics, &last);
+    let page = metrics.encode();
+    let buckets = series(&page);
+    let buckets = buckets
+        .iter()
+        .filter(|(name, _)| *name == "osm_time_to_engaged_seconds_bucket");
+    let boundaries = buckets.filter_map(|(_, labels)| labels[0].1.parse::<f64>().ok());
+    let boundaries = boundaries.filter(|it| it.is_finite());
+    assert_eq!(boundaries.fold(0.0, f64::max), boundary);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod address;
 pub mod certificates;
+pub mod class;
 pub mod cluster_info;
 pub mod egress;
 pub mod host;

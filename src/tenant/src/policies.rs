@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{address::DeniedServer, id::TenantId, policy::TenantPolicy};
+use super::{address::DeniedServer, class::TenantClass, id::TenantId, policy::TenantPolicy};
 
 /// The tenants to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,11 @@ impl TenantPolicies {
         self.all()
             .flat_map(|policy| policy.profile_namespaces.iter().cloned())
             .collect()
+    }
+
+    /// Returns the classes of all tenants.
+    pub fn classes(&self) -> BTreeSet<&TenantClass> {
+        self.all().map(|policy| &policy.class).collect()
     }
 
     /// Denies this server to all tenants.

@@ -3,11 +3,13 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
-use super::{access::AccessRules, id::TenantId};
+use super::{access::AccessRules, class::TenantClass, id::TenantId};
 
 /// The limits of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantPolicy {
+    /// The class by which the tenant's objectives are measured.
+    pub class: TenantClass,
     /// The rules for the worker cluster's address and for the kubeconfig.
     pub access: AccessRules,
     /// The namespaces from which profiles may be used, besides the tenant's own.
@@ -132,6 +134,7 @@ const PROFILES: ProfileQuota = ProfileQuota {
 impl Default for TenantPolicy {
     fn default() -> Self {
         Self {
+            class: TenantClass::default(),
             access: AccessRules::default(),
             profile_namespaces: BTreeSet::new(),
             profile_reach: ProfileReach::Listed,
