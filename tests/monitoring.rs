@@ -1,16 +1,21 @@
-//! Holds dashboards and alerts to what is measured: each expression is one that Prometheus reads
-//! and asks for metrics, labels and values that exist, and each alert fires when its thing happens.
+//! Holds dashboards and rules to what is measured: each expression is one that Prometheus reads
+//! and asks for metrics, labels, values and buckets that exist, each alert fires when its thing
+//! happens, and Grafana knows each field of a dashboard.
 //!
-//! What is here reads files alone; Prometheus' own programs and the built `osm` are run in the
-//! modules below.
+//! What is here reads files alone; programs of Prometheus and Grafana, and the built `osm`, are run
+//! in the modules below.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    sync::LazyLock,
 };
 
-use osm::telemetry::metrics::reference::{self, Declaration, Type, Values};
+use osm::telemetry::metrics::{
+    Metrics,
+    reference::{self, Declaration, Type, Values},
+};
 use regex::Regex;
 use serde_json::Value;
 
@@ -30,6 +35,20 @@ mod scraped;
 /// Labels that Prometheus adds, and the one of buckets.
 const ADDED: [&str; 6] = ["instance", "job", "le", "namespace", "pod", "container"];
 
+/// The names of the recording rules.
+static RECORDED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let rules = rules();
+    let names = rules.iter().filter_map(|rule| rule["record"].as_str());
+    names.map(str::to_owned).collect()
+});
+
+/// What a new process shows, with the buckets of most histograms.
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    let metrics = Metrics::new();
+    metrics.begin_class("default");
+    metrics.encode()
+});
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -42,16 +61,20 @@ fn rule() -> Value {
     serde_saphyr::from_str(&read("manifests/monitoring/alerts.yaml")).expect("it is YAML")
 }
 
+/// The rules of all groups, which alert or record.
+fn rules() -> Vec<Value> {
+    let rule = rule();
+    let groups = rule.pointer("/spec/groups").and_then(Value::as_array);
+    let groups = groups.into_iter().flatten();
+    let rules = groups.flat_map(|group| group["rules"].as_array().expect("it has rules"));
+    rules.cloned().collect()
+}
+
 /// The alerts by name.
 fn alerts() -> BTreeMap<String, Value> {
-    let rule = rule();
-    let rules = rule
-        .pointer("/spec/groups/0/rules")
-        .and_then(Value::as_array);
-    let alerts = rules.into_iter().flatten().map(|alert| {
-        let name = alert.get("alert").and_then(Value::as_str);
-        let name = name.expect("each is an alert");
-        (name.to_owned(), alert.clone())
+    let alerts = rules().into_iter().filter_map(|rule| {
+        let name = rule.get("alert").and_then(Value::as_str)?.to_owned();
+        Some((name, rule))
     });
     alerts.collect()
 }
@@ -88,15 +111,16 @@ fn panels(dashboard: &Value) -> Vec<(String, String)> {
 
 /// Everything that is asked for, with where.
 fn expressions() -> Vec<(String, String)> {
-    let alerts = alerts().into_iter().map(|(name, alert)| {
-        let asked = alert.get("expr").and_then(Value::as_str);
-        (name, asked.expect("it asks").to_owned())
+    let rules = rules().into_iter().map(|rule| {
+        let text = |key| rule.get(key).and_then(Value::as_str).map(str::to_owned);
+        let name = text("alert").or(text("record"));
+        (name.expect("it has a name"), text("expr").expect("it asks"))
     });
     let panels = dashboards().into_iter().flat_map(|(file, dashboard)| {
         let panels = panels(&dashboard).into_iter();
         panels.map(move |(title, asked)| (format!("{file}: {title}"), asked))
     });
-    alerts.chain(panels).collect()
+    rules.chain(panels).collect()
 }
 
 fn declared(name: &str) -> Option<&'static Declaration> {
@@ -111,13 +135,29 @@ fn declared(name: &str) -> Option<&'static Declaration> {
     })
 }
 
-/// What is wrong with an expression: metrics, labels and values that do not exist.
+/// Whether a histogram has the boundary. Those that start without series have no known buckets.
+fn has_boundary(name: &str, boundary: &str) -> bool {
+    let of_it = PAGE.lines().filter(|line| line.starts_with(name));
+    let mut buckets = of_it.skip_while(|line| !line.contains("{le=")).peekable();
+    let text = format!("{{le=\"{boundary}\"");
+    buckets.peek().is_some() && buckets.any(|line| line.contains(&text))
+}
+
+/// What is wrong with an expression: metrics, labels, values and buckets that do not exist.
 fn mistakes(asked: &str) -> Vec<String> {
     let words = |pattern| Regex::new(pattern).expect("it is a pattern");
     let mut wrong = Vec::new();
     let mut labels: BTreeSet<&str> = ADDED.into_iter().collect();
-    for found in words(r"\b(osm_\w+)(?:\{([^}]*)\})?").captures_iter(asked) {
+    for found in words(r"((?:\w+:)?\bosm_[\w:]+)(?:\{([^}]*)\})?").captures_iter(asked) {
         let name = found.get(1).map_or("", |name| name.as_str());
+        // The name of a recording rule begins with its labels.
+        if let Some((label, _)) = name.split_once(':') {
+            labels.insert(label);
+            if !RECORDED.contains(name) {
+                wrong.push(format!("no recording rule {name}"));
+            }
+            continue;
+        }
         let Some(declaration) = declared(name) else {
             wrong.push(format!("no metric {name}"));
             continue;
@@ -128,6 +168,9 @@ fn mistakes(asked: &str) -> Vec<String> {
             let (_, [label, _, values]) = matcher.extract();
             let known = declaration.labels.iter().find(|known| known.name == label);
             match known.map(|known| known.values) {
+                None if label == "le" && !has_boundary(name, values) => {
+                    wrong.push(format!("{name} has no bucket up to {values}"));
+                }
                 None if ADDED.contains(&label) => {}
                 None => wrong.push(format!("{name} has no label {label}")),
                 Some(Values::Closed(known)) => {
@@ -172,6 +215,18 @@ fn each_panel_and_alert_asks_for_what_exists() {
         (
             "sum by (outcome) (osm_tenants)",
             "nothing in it has the label outcome",
+        ),
+        (
+            r#"osm_time_to_served_seconds_bucket{le="10.0"}"#,
+            "osm_time_to_served_seconds_bucket has no bucket up to 10.0",
+        ),
+        (
+            r#"osm_tasks{le="5.0"}"#,
+            "osm_tasks has no bucket up to 5.0",
+        ),
+        (
+            "class:osm_time_to_served_late:ratio_rate2h",
+            "no recording rule class:osm_time_to_served_late:ratio_rate2h",
         ),
     ] {
         assert_eq!(mistakes(asked), [expected]);
@@ -231,7 +286,8 @@ fn each_alert_has_a_severity_words_and_a_row_in_its_page() {
         rows.insert(name.to_owned(), cells.join(" | "));
     }
     let alerts = alerts();
-    assert!(alerts.len() <= 12, "{}", alerts.len());
+    // A person who is on call knows them all.
+    assert!(alerts.len() <= 16, "{}", alerts.len());
     let (told, known): (Vec<_>, Vec<_>) = (rows.keys().collect(), alerts.keys().collect());
     assert_eq!(told, known);
     for (name, alert) in &alerts {

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::{Value, json};
 
-use super::{alerts, expressions, read, root, rule};
+use super::{expressions, read, root, rule, rules};
 
 /// Runs promtool in a folder with these files, and hands out what it said.
 #[expect(
@@ -33,13 +33,14 @@ fn promtool(arguments: &[&str], files: &[(&str, String)]) -> Result<String, Stri
 
 #[test]
 fn reads_every_rule_and_every_panel() {
-    let rules = rule()["spec"].to_string();
+    let spec = rule()["spec"].to_string();
     let said = promtool(
         &["check", "rules", "--lint-fatal", "rules.yaml"],
-        &[("rules.yaml", rules)],
+        &[("rules.yaml", spec)],
     );
     let said = said.expect("it reads them");
-    assert!(said.contains("12 rules found"), "{said}");
+    let found = format!("{} rules found", rules().len());
+    assert!(said.contains(&found), "{said}");
     // A panel's expression is read where a rule's is.
     let record = |asked: &str| {
         let rules: Vec<Value> = expressions()
@@ -60,37 +61,130 @@ fn reads_every_rule_and_every_panel() {
     assert!(refused.contains("unclosed left parenthesis"), "{refused}");
 }
 
-#[test]
-fn fires_each_alert_when_its_thing_happens_and_not_otherwise() {
-    let mut rules = rule()["spec"].take();
-    for group in rules["groups"].as_array_mut().expect("it has groups") {
-        // What people read is compared to the letter there, and is no matter of when.
-        for alert in group["rules"].as_array_mut().expect("it has rules") {
-            alert
-                .as_object_mut()
-                .expect("it is a map")
-                .shift_remove("annotations");
+/// The rules without what people read, which is no matter of when.
+fn bare_rules() -> Value {
+    let mut spec = rule()["spec"].take();
+    each_rule(&mut spec, |rule| {
+        let rule = rule.as_object_mut().expect("it is a map");
+        rule.shift_remove("annotations");
+    });
+    spec
+}
+
+fn each_rule(spec: &mut Value, mut change: impl FnMut(&mut Value)) {
+    for group in spec["groups"].as_array_mut().expect("it has groups") {
+        for rule in group["rules"].as_array_mut().expect("it has rules") {
+            change(rule);
         }
     }
-    let tests = read("tests/monitoring/alerts.yaml");
-    let run = |rules: &Value| {
-        let files = [
-            ("rules.yaml", rules.to_string()),
-            ("tests.yaml", tests.clone()),
-        ];
-        promtool(&["test", "rules", "tests.yaml"], &files)
-    };
-    run(&rules).expect("each fires as it should");
+}
+
+/// The unit tests of all alerts, and those of the objectives.
+const TESTS: [&str; 2] = ["alerts.yaml", "objectives.yaml"];
+
+/// Runs a file of unit tests on the rules, after `change` has changed some of them.
+fn run_tests(file: &str, change: impl FnMut(&mut Value)) -> Result<String, String> {
+    let mut spec = bare_rules();
+    each_rule(&mut spec, change);
+    let tests = read(&format!("tests/monitoring/{file}"));
+    let files = [("rules.yaml", spec.to_string()), (file, tests)];
+    promtool(&["test", "rules", file], &files)
+}
+
+/// The metric that a rule of an objective measures.
+fn objective(rule: &Value) -> Option<&'static str> {
+    let asked = rule["expr"].as_str().expect("it asks");
+    let metrics = ["osm_time_to_engaged", "osm_time_to_served"];
+    metrics.into_iter().find(|metric| asked.contains(metric))
+}
+
+/// Asserts that unit tests fail with another expression in the rules that `is_changed` finds.
+fn assert_noticed(file: &str, is_changed: impl Fn(&Value) -> bool, other: impl Fn(&str) -> String) {
+    let mut changes = Vec::new();
+    let passed = run_tests(file, |rule| {
+        if is_changed(rule) {
+            let asked = rule["expr"].as_str().expect("it asks");
+            let other = other(asked);
+            assert_ne!(asked, other);
+            changes.push(other.clone());
+            rule["expr"] = json!(other);
+        }
+    });
+    assert!(!changes.is_empty());
+    passed.expect_err(&format!("nothing in {file} fails with {changes:?}"));
+}
+
+#[test]
+fn fires_each_alert_when_its_thing_happens_and_not_otherwise() {
+    for file in TESTS {
+        run_tests(file, |_| {}).expect("each fires as it should");
+    }
     // Each has a test without which it could be broken.
-    for (name, _) in alerts() {
+    for known in rules() {
+        let file = TESTS[usize::from(objective(&known).is_some())];
+        let is_it = |rule: &Value| rule["expr"] == known["expr"];
         for broken in ["vector(1)", "vector(1) > 2"] {
-            let mut rules = rules.clone();
-            let alerts = rules["groups"][0]["rules"]
-                .as_array_mut()
-                .expect("it has rules");
-            let alert = alerts.iter_mut().find(|alert| alert["alert"] == *name);
-            alert.expect("it is there")["expr"] = json!(broken);
-            run(&rules).expect_err(&format!("{name} is tried with {broken}"));
+            assert_noticed(file, is_it, |_| broken.to_owned());
+        }
+    }
+}
+
+#[test]
+fn fires_alerts_of_objectives_at_their_thresholds() {
+    let is_alert = |rule: &Value| rule["alert"].is_string() && objective(rule).is_some();
+    let alerts: Vec<Value> = rules().into_iter().filter(is_alert).collect();
+    assert_eq!(alerts.len(), 4);
+    for alert in &alerts {
+        let is_it = |rule: &Value| rule["alert"] == alert["alert"];
+        let asked = alert["expr"].as_str().expect("it asks");
+        // A long window, a short one, and more than one late event.
+        let parts: Vec<&str> = asked.split(" and ").collect();
+        assert_eq!(parts.len(), 3, "{asked}");
+        for part in &parts {
+            let others = parts.iter().copied().filter(|other| other != part);
+            let others = others.collect::<Vec<_>>().join(" and ");
+            assert_noticed(TESTS[1], is_it, |_| others.clone());
+        }
+        let factors = [
+            ("14.4", "6"),
+            ("14.4", "30"),
+            ("> 6", "> 1"),
+            ("> 6", "> 14.4"),
+        ];
+        let factors = factors.into_iter().filter(|(from, _)| asked.contains(from));
+        for (from, to) in factors.chain([("> 1.5", "> 0.5"), ("> 1.5", "> 2.5")]) {
+            assert_noticed(TESTS[1], is_it, |asked| asked.replace(from, to));
+        }
+    }
+    for (metric, from, to) in [
+        ("osm_time_to_engaged", "30.0", "5.0"),
+        ("osm_time_to_served", "5.0", "1.0"),
+        ("osm_time_to_served", "5.0", "30.0"),
+    ] {
+        let is_of_it = |rule: &Value| objective(rule) == Some(metric);
+        assert_noticed(TESTS[1], is_of_it, |asked| {
+            asked.replace(&format!("\"{from}\""), &format!("\"{to}\""))
+        });
+    }
+}
+
+/// The unit tests change the boundary of an objective in all of its rules, so it must be the same.
+#[test]
+fn the_rules_of_an_objective_have_one_boundary() {
+    for (metric, boundary) in [
+        ("osm_time_to_engaged", "30.0"),
+        ("osm_time_to_served", "5.0"),
+    ] {
+        let of_it: Vec<Value> = rules()
+            .into_iter()
+            .filter(|rule| objective(rule) == Some(metric))
+            .collect();
+        assert_eq!(of_it.len(), 6, "{metric}");
+        for rule in of_it {
+            let asked = rule["expr"].as_str().expect("it asks");
+            let matcher = format!("{metric}_seconds_bucket{{le=\"{boundary}\"}}");
+            assert_eq!(asked.matches(&matcher).count(), 1, "{asked}");
+            assert_eq!(asked.matches("le=").count(), 1, "{asked}");
         }
     }
 }
