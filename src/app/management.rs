@@ -1,8 +1,8 @@
 //! The connection to the management cluster.
 
-use std::path::Path;
+use std::{io, path::Path};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::HeaderValue;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -12,7 +12,7 @@ use hyper_util::{
 };
 use kube::{
     client::{Body, ConfigExt},
-    config::{Cluster, KubeConfigOptions, Kubeconfig},
+    config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
@@ -23,6 +23,10 @@ use crate::client::transport::{
 
 #[cfg(test)]
 mod tests;
+
+/// Where a cluster was looked for.
+const NOWHERE: &str = "no cluster is named: give --kubeconfig, set $KUBECONFIG, create ~/.kube/config, or run in a \
+                       pod with a ServiceAccount";
 
 /// Creates the transport to the management cluster. The operator's own kubeconfig is trusted, and
 /// parsed by kube. Requests impersonate the user that it names, and the server's certificate is
@@ -93,18 +97,26 @@ fn http(config: &kube::Config, patience: Patience) -> HttpConnector {
 
 /// Loads the configuration of the management cluster from a file, or from where kube finds it.
 pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
-    let Some(path) = kubeconfig else {
-        return match Kubeconfig::read() {
-            Ok(read) => load(read).await.context("cannot use the kubeconfig"),
-            Err(none) => kube::Config::incluster()
-                .with_context(|| format!("found no way into the management cluster ({none})")),
-        };
+    let read = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path).context("cannot use --kubeconfig")?,
+        None => match Kubeconfig::read() {
+            Ok(read) => read,
+            Err(missing) if is_missing(&missing) => {
+                return kube::Config::incluster().map_err(|_| anyhow!(NOWHERE));
+            }
+            Err(unread) => return Err(unread).context("cannot use the kubeconfig"),
+        },
     };
-    let read = Kubeconfig::read_from(path)
-        .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
-    load(read)
-        .await
-        .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
+    load(read).await.context("cannot use the kubeconfig")
+}
+
+/// Returns true if there is no kubeconfig, which a pod does not need.
+fn is_missing(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(error, _) => error.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 /// Creates a configuration from a kubeconfig. A proxy is refused: ignoring it would send requests
@@ -141,16 +153,13 @@ pub async fn way_in(
     context: Option<&str>,
 ) -> anyhow::Result<KubeconfigSource> {
     let read = match kubeconfig {
-        Some(path) => Some(
-            Kubeconfig::read_from(path)
-                .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?,
-        ),
-        None => Kubeconfig::from_env().context("cannot read $KUBECONFIG")?,
+        Some(path) => Some(Kubeconfig::read_from(path).context("cannot use --kubeconfig")?),
+        None => Kubeconfig::from_env().context("cannot use $KUBECONFIG")?,
     };
     let mut read = match read {
         Some(read) => read,
         None if context.is_some() => {
-            Kubeconfig::read().context("found no kubeconfig to look for --context in")?
+            Kubeconfig::read().context("there is no kubeconfig to look for --context in")?
         }
         None => match kube::Config::incluster() {
             Ok(config) => {
@@ -159,8 +168,11 @@ pub async fn way_in(
                     certificate_authority: std::fs::read(POD_CERTIFICATE_AUTHORITY).ok(),
                 });
             }
-            Err(not_in_a_pod) => Kubeconfig::read()
-                .with_context(|| format!("found no way into the cluster ({not_in_a_pod})"))?,
+            Err(_) => match Kubeconfig::read() {
+                Ok(read) => read,
+                Err(missing) if is_missing(&missing) => bail!(NOWHERE),
+                Err(unread) => return Err(unread).context("cannot use the kubeconfig"),
+            },
         },
     };
     if let Some(context) = context {

@@ -8,7 +8,10 @@ mod tls;
 
 use std::{error::Error, fmt, io, iter, sync::Arc};
 
-use kube::core::Status;
+use kube::{
+    config::{KubeconfigError, LoadDataError},
+    core::Status,
+};
 
 /// The most characters of one error in a chain. A server's answer is one, and a hostile one must
 /// not fill the disk.
@@ -95,6 +98,13 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
         Some(kube::Error::Service(_)) => return String::new(),
         _ => {}
     }
+    // These have the path in Rust's debug format.
+    if let Some(KubeconfigError::ReadConfig(_, path)) = error.downcast_ref() {
+        return format!("cannot read {}", path.display());
+    }
+    if let Some(LoadDataError::ReadFile(_, path)) = error.downcast_ref() {
+        return format!("cannot read {}", path.display());
+    }
     if let Some(sentence) = error.downcast_ref().and_then(tls::sentence) {
         return sentence;
     }
@@ -137,14 +147,28 @@ impl Unread {
         let place = if let Some(json) = error.downcast_ref::<serde_json::Error>() {
             let (line, column) = (json.line(), json.column());
             format!("not the JSON that was expected, at line {line} column {column}")
-        } else if error.is::<serde_saphyr::Error>() {
-            "not the YAML that was expected".to_owned()
         } else {
-            return None;
+            return Self::of_yaml(error);
         };
         Some(Self {
             quoting: error.to_string(),
             place,
+        })
+    }
+
+    fn of_yaml(error: &(dyn Error + 'static)) -> Option<Self> {
+        let yaml: &serde_saphyr::Error = match error.downcast_ref() {
+            // It does not name its cause as such.
+            Some(KubeconfigError::Parse(yaml)) => yaml,
+            _ => error.downcast_ref()?,
+        };
+        let place = match yaml.location() {
+            Some(place) => format!(", from line {}, column {} on", place.line(), place.column()),
+            None => String::new(),
+        };
+        Some(Self {
+            quoting: yaml.to_string(),
+            place: format!("not the YAML that was expected{place}"),
         })
     }
 }
@@ -203,6 +227,21 @@ mod tests {
         ] {
             assert_eq!(shown, expected);
         }
+    }
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_is_not_quoted() {
+        let text = "users: [{name: admin, user: {token: hunter2}]";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        std::fs::write(&file, text).unwrap();
+        let unread = kube::config::Kubeconfig::read_from(&file).unwrap_err();
+        let shown = chain(&unread).to_string();
+        assert!(shown.contains("from line 1, column "), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let missing = kube::config::Kubeconfig::read_from("/no/such/file").unwrap_err();
+        let expected = "cannot read /no/such/file: No such file or directory (os error 2)";
+        assert_eq!(chain(&missing).to_string(), expected);
     }
 
     #[test]

@@ -128,8 +128,31 @@ fn a_message_that_a_file_brings_forges_no_line_of_the_terminal() {
         env!("CARGO_BIN_EXE_osm"),
         &["tenants", "--kubeconfig", name],
     );
-    let shown = "error: cannot read the kubeconfig nowhere\n  error: forged\\u{1b}[31m: ";
+    let shown = "error: cannot use --kubeconfig: cannot read nowhere\n  error: forged\\u{1b}[31m: ";
     assert!(ran.stderr.starts_with(shown), "{:?}", ran.stderr);
+}
+
+#[test]
+fn no_command_quotes_a_kubeconfig_that_it_cannot_read() {
+    let folder = Folder::new();
+    let text = "apiVersion: v1\nkind: Config\nusers: [{name: admin, user: {token: hunter2}]\n";
+    folder.write("torn.yaml", text);
+    for command in [
+        "run",
+        "webhook",
+        "tenants",
+        "doctor",
+        "plan",
+        "explain workers",
+        "tenant remove berlin",
+        "tenant add berlin --worker-kubeconfig torn.yaml --allow-exec",
+    ] {
+        let ran = folder.osm(&format!("{command} --kubeconfig torn.yaml"));
+        assert_eq!(ran.code, 1, "{command}: {}", ran.stderr);
+        let place = "not the YAML that was expected, from line 3, column ";
+        assert!(ran.stderr.contains(place), "{command}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("hunter2"), "{command}: {}", ran.stderr);
+    }
 }
 
 #[test]
