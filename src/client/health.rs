@@ -330,7 +330,14 @@ impl Observed<'_> {
             }
             None => Failure::BadAnswer,
         };
-        let why = format!("the API server answers {status}");
+        let why = match status {
+            StatusCode::UNAUTHORIZED => format!(
+                "the API server answers {status}: it does not accept the credential in the \
+                 kubeconfig; if this stays, put a new kubeconfig into Secret {}",
+                self.health.registration
+            ),
+            _ => format!("the API server answers {status}"),
+        };
         let state = State::Degraded { since, why };
         self.health.observe(pass, Some(failure), state);
     }

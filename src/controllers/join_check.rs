@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use super::{context::Context, machine_deployment::dereference};
+use super::{context::Context, machine_deployment::dereference, tokens};
 use crate::api::{
     condition::ConditionType,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
@@ -61,7 +61,14 @@ pub async fn check(context: &Context) {
     };
     let mut found = outcome(context, names).await;
     let queue = &context.join_checks;
-    if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
+    if let Some(Outcome::Cannot(reason, _)) = &found
+        && !queue.has_failed(&names.key)
+    {
+        if *reason == Reason::BootstrapTokenRefused {
+            // Somebody may have deleted or changed it: the next read of all tokens is minutes away.
+            // If this fails, that read reports it.
+            drop(tokens::check(context).await);
+        }
         // A single answer may be transient, for example of an API server that has just started.
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.cluster_info_interval)).await;
         found = outcome(context, names).await;

@@ -22,7 +22,7 @@ use super::{
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
 };
-use crate::api::{condition::ConditionType, reason::Reason};
+use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
 use crate::client::{
     connect::{ClientParts, Clients, Share},
     fence::Fence,
@@ -383,17 +383,29 @@ impl Task {
         cancel: &CancellationToken,
     ) {
         let own = self.registered.worker_cluster.borrow().clone();
+        let command = format!(
+            "`osm tenant remove {} -n {} --on-removal release --worker-kubeconfig FILE` gives it \
+             back",
+            self.registered.id.name, self.registered.id.tenant,
+        );
         let Some(attempt) = &self.last else {
-            let status = own.as_ref().and_then(|own| own.status.as_ref());
-            let was_engaged = status.is_some_and(|status| status.cluster_uid.is_some());
-            return if was_engaged {
-                let message = "the registration is gone, and nobody who had its kubeconfig is \
-                               there; whether the cluster was given back is not known: register \
-                               it again, wait for Ready, and remove it again";
-                self.gone(Removal::KubeconfigGone, message);
-            } else {
-                let message = "the registration is gone; the cluster was never engaged";
-                self.gone(Removal::NeverEngaged, message);
+            return match own.as_deref().map(was_served) {
+                Some(Served::Maybe) => {
+                    let message = format!(
+                        "the registration is gone, and no replica that had its kubeconfig runs; \
+                         if the cluster was not given back, {command}"
+                    );
+                    self.gone(Removal::KubeconfigGone, &message);
+                }
+                Some(Served::ForAnother) => {
+                    let message = "the registration is gone; the cluster is claimed for another \
+                                   tenant, and stays as it is";
+                    self.gone(Removal::NeverEngaged, message);
+                }
+                Some(Served::Never) | None => {
+                    let message = "the registration is gone; the cluster was never engaged";
+                    self.gone(Removal::NeverEngaged, message);
+                }
             };
         };
         let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
@@ -412,7 +424,7 @@ impl Task {
                 Ok((removal, message)) => return self.gone(removal, &message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
-                     register it again, or remove the finalizer by hand",
+                     {command}",
                     chain(&error)
                 ),
             };
@@ -443,6 +455,27 @@ impl Task {
         if status.set_condition(ConditionType::Registered, gone) {
             tracing::info!(registration = %self.registered.id, outcome = %message, "registration removed");
         }
+    }
+}
+
+/// What a status says about whether the cluster was served for its tenant.
+enum Served {
+    Maybe,
+    /// It is claimed for another tenant.
+    ForAnother,
+    Never,
+}
+
+fn was_served(own: &WorkerCluster) -> Served {
+    let claimed = own.condition(ConditionType::Claimed);
+    let is_identified = own
+        .status
+        .as_ref()
+        .is_some_and(|it| it.cluster_uid.is_some());
+    match claimed.map(|it| it.reason.as_str()) {
+        Some(reason) if reason == Reason::ClaimedByOther.as_str() => Served::ForAnother,
+        _ if is_identified => Served::Maybe,
+        _ => Served::Never,
     }
 }
 

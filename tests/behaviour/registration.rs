@@ -7,10 +7,11 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::Api;
-use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, REVISION};
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, REVISION};
 use serde_json::json;
 
 use crate::suite::administrator::{delete, get, list, merge};
+use crate::suite::commands::Admin;
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
@@ -207,6 +208,18 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await)
         .await;
     late.says("Claimed", "False", "ClaimedByOther").await;
+    // Whoever registered it by mistake can take that back, and the holder keeps everything.
+    let remove = ["tenant", "remove", WORKER, "-n", &late.namespace, "--yes"];
+    let removed = Admin::of(&late).osm(&remove).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let other = "the cluster is claimed for another tenant, and stays as it is";
+    assert!(removed.out.contains(other), "{removed:?}");
+    wait::for_absence(&late.worker_clusters(), WORKER).await;
+    let held = get(&holder.machine_deployments(), "workers").await;
+    assert!(held.finalizers().contains(&FINALIZER.to_owned()));
+    late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await)
+        .await;
+    late.says("Claimed", "False", "ClaimedByOther").await;
     holder.annotate("workers", (REVISION, "2")).await;
     let after = holder.made("workers", "2").await;
     assert_eq!(after.uids(), made.uids(), "the older does not suffer");
@@ -273,6 +286,17 @@ pub async fn an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back(
     berlin.says("Connected", "False", "Unreachable").await;
     drop(lisbon.serve(&a_machine_deployment("others")).await);
     lisbon.says("Ready", "True", "Ready").await;
+    // The only kubeconfig of a cluster that cannot be given back now is not deleted.
+    let remove = ["tenant", "remove", WORKER, "-n", &berlin.namespace, "--yes"];
+    let refused = Admin::of(&berlin).osm(&remove).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for text in [
+        "does not answer",
+        "--worker-kubeconfig",
+        "--on-removal keep",
+    ] {
+        assert!(refused.err.contains(text), "{text}: {refused:?}");
+    }
     berlin.worker.start_again().await;
     berlin.says("Connected", "True", "Healthy").await;
     drop(berlin.serve(&a_machine_deployment("others")).await);

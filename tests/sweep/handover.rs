@@ -203,7 +203,7 @@ async fn a_registration_that_goes_with_its_replica_is_reported_and_can_be_given_
         tokio::time::sleep(LEASE * 2).await;
         let told = tenant_status(&fleet, tenant);
         assert!(told.contains("RegistrationRemoved"), "{told}");
-        assert!(told.contains("register it again"), "{told}");
+        assert!(told.contains("osm tenant remove"), "{told}");
         assert!(finalizers(&fleet, tenant) > 0);
 
         fleet.world.register(tenant);

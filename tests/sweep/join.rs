@@ -85,6 +85,33 @@ async fn each_machine_deployment_is_checked_with_two_requests_an_interval() {
     process.stop().await;
 }
 
+/// Tokens are not watched, and all of them are read every ten minutes. What the check finds is not
+/// left until then.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_the_check_finds_deleted_is_made_again_at_once() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let tokens = || {
+        let mut found = berlin.objects("secrets");
+        found.retain(|it| it["type"] == "bootstrap.kubernetes.io/token");
+        found
+    };
+    let name = tokens()[0]["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(berlin.delete_raw(object("secrets", "kube-system", &name)));
+    let read = Matcher {
+        nth: Some(1),
+        ..Matcher::on(&[Verb::List], "secrets")
+    };
+    berlin.inject(read, Fault::status(500));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(tokens().len(), 1, "{name} is missing");
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
+    process.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_said_of_machines_that_are_gone() {
     let (world, process) = a_settled_world(&["workers"]).await;

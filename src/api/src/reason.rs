@@ -255,9 +255,8 @@ reasons! {
         "Run the command in the message, or register the cluster again, and remove it with another \
         `onRemoval`.",
     ReleaseFailed: Error, Nobody =>
-        "The message has the API server's answer. If the reason stays, register the cluster \
-        again, and remove it.",
-    KubeconfigGone: Error, Operator => "Register it again, wait for `Ready`, and remove it.",
+        "The message has the API server's answer, and the command that gives the cluster back.",
+    KubeconfigGone: Error, Operator => "Run the command in the message.",
     // Of a machine deployment.
     Current: Normal, Nobody => "",
     KeptAsFound: Warning, Tenant =>

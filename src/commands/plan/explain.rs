@@ -5,6 +5,7 @@ mod blockers;
 
 use std::sync::Arc;
 
+use anyhow::bail;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::ResourceExt;
 use serde::Serialize;
@@ -135,17 +136,11 @@ pub async fn explain(
             Err(why) => unknown.push(why),
         }
     }
-    if found.is_empty() {
-        let among = match unknown.as_slice() {
-            [] => String::new(),
-            some => format!(
-                "; these tenants could not be looked at: {}",
-                some.join("; ")
-            ),
-        };
-        anyhow::bail!("no tenant has a machine deployment {name}{among}");
+    match (found.is_empty(), unknown.as_slice()) {
+        (true, []) => bail!("no tenant has a machine deployment {name}"),
+        (true, some) => bail!("cannot look for {name}: {}", some.join("; ")),
+        (false, _) => Ok(found),
     }
-    Ok(found)
 }
 
 async fn of_tenant(

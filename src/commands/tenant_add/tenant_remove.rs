@@ -1,6 +1,8 @@
 //! Removes a tenant: describes what will happen, deletes the registration, waits until the manager
 //! has released the cluster, and deletes what [`super::tenant_add`] created.
 
+mod status;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
@@ -12,14 +14,13 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use self::status::removed;
 use super::{
     apply::{MADE_BY, US, called},
     prerequisites::{Rights, documents},
 };
 use crate::api::{
-    condition::ConditionType,
     names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
-    reason::Reason,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
@@ -107,6 +108,9 @@ impl TenantRemoval {
         );
         self.refuse_another_cluster(own.as_ref()).await?;
         let policy = self.policy(own.as_ref());
+        if let (Some(own), Some(_)) = (&own, &registration) {
+            self.refuse_silent_cluster(own, policy)?;
+        }
         let question = self.describe(own.as_ref(), policy);
         if ask(&question) == Answer::No {
             return Ok(Answer::No);
@@ -268,6 +272,23 @@ impl TenantRemoval {
         Ok(())
     }
 
+    /// Refuses to delete the only kubeconfig of a cluster that the manager cannot give back now.
+    fn refuse_silent_cluster(&self, own: &WorkerCluster, policy: OnRemoval) -> anyhow::Result<()> {
+        let is_needed = policy != OnRemoval::Keep && self.worker.is_none();
+        let Some(silent) = status::silent(own).filter(|_| is_needed) else {
+            return Ok(());
+        };
+        let name = own.name_any();
+        bail!(
+            "the worker cluster does not answer, so the manager cannot give it back: {}: {}. \
+             Repeat this once it answers, or with --worker-kubeconfig. If the cluster is gone for \
+             good, give --on-removal keep, and then `kubectl -n {} delete workercluster {name}`",
+            silent.reason,
+            silent.message,
+            self.params.namespace
+        )
+    }
+
     async fn set_policy(&self, own: &WorkerCluster, policy: OnRemoval) -> anyhow::Result<()> {
         if own.spec.on_removal == policy {
             return Ok(());
@@ -310,13 +331,18 @@ impl TenantRemoval {
         own: &WorkerCluster,
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Option<Removal>> {
-        let found = self
-            .until(
-                own,
-                |found| removed(found).is_some_and(|(removal, _)| removal.is_final()),
-                "has not given it back",
-            )
-            .await?;
+        let mut said = String::new();
+        let is_over = |found: &WorkerCluster| {
+            let Some((removal, message)) = removed(found) else {
+                return false;
+            };
+            if !removal.is_final() && said != message {
+                message.clone_into(&mut said);
+                progress(format!("waiting: {message}"));
+            }
+            removal.is_final()
+        };
+        let found = self.until(own, is_over, "has not given it back").await?;
         Ok(removed(&found).map(|(removal, message)| {
             progress(format!("the manager: {message}"));
             removal
@@ -326,7 +352,7 @@ impl TenantRemoval {
     async fn until(
         &self,
         own: &WorkerCluster,
-        is_so: impl Fn(&WorkerCluster) -> bool,
+        mut is_so: impl FnMut(&WorkerCluster) -> bool,
         not_yet: &str,
     ) -> anyhow::Result<WorkerCluster> {
         let name = own.name_any();
@@ -377,16 +403,6 @@ impl TenantRemoval {
     }
 }
 
-/// Returns what happened to the cluster after the registration was removed, according to its
-/// conditions.
-fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
-    let registered = found.condition(ConditionType::Registered)?;
-    let released = found.condition(ConditionType::Released)?;
-    let removal = Removal::of(&released.reason)?;
-    (registered.reason == Reason::RegistrationRemoved)
-        .then_some((removal, released.message.as_str()))
-}
-
 fn by_uid(uid: Option<String>) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {
@@ -427,53 +443,4 @@ async fn remove_prerequisites(
         progress(format!("worker cluster: deleted {what}"));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn a_worker_cluster(registered: &str, released: &[&str]) -> WorkerCluster {
-        let condition = |kind: &str, reason: &str| {
-            json!({
-                "type": kind, "status": "False", "reason": reason,
-                // The message is not parsed.
-                "message": "it could not be given back; 1 machine deployment was released",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            })
-        };
-        let mut conditions = vec![condition("Registered", registered)];
-        conditions.extend(released.iter().map(|reason| condition("Released", reason)));
-        serde_json::from_value(json!({
-            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
-            "metadata": {"name": "berlin"},
-            "spec": {"kubeconfigSecretRef": {"name": "berlin"}},
-            "status": {"conditions": conditions},
-        }))
-        .expect("it is well formed")
-    }
-
-    #[test]
-    fn what_became_of_a_cluster_is_read_from_the_reason_whatever_the_message_says() {
-        for (reason, is_released, is_final) in [
-            ("Released", true, true),
-            ("Purged", true, true),
-            ("NeverEngaged", true, true),
-            ("Kept", false, true),
-            ("ReleaseFailed", false, false),
-            ("KubeconfigGone", false, true),
-        ] {
-            let found = a_worker_cluster("RegistrationRemoved", &[reason]);
-            let (removal, _) = removed(&found).expect("the reason is known");
-            assert_eq!(removal.is_released(), is_released, "{reason}");
-            assert_eq!(removal.is_final(), is_final, "{reason}");
-        }
-        for found in [
-            a_worker_cluster("Accepted", &["Released"]),
-            a_worker_cluster("RegistrationRemoved", &[]),
-            a_worker_cluster("RegistrationRemoved", &["OfAnotherRelease"]),
-        ] {
-            assert!(removed(&found).is_none());
-        }
-    }
 }

@@ -121,8 +121,8 @@ pub enum AddressRefused {
     /// It is in no range that the operator allows.
     #[error("it is in no range that the operator allows")]
     OutsideAllowed,
-    /// A server that the operator denies.
-    #[error("the operator denies this server")]
+    /// A server that is no worker cluster's.
+    #[error("it is the API server of the management cluster")]
     DeniedServer,
 }
 
