@@ -1,5 +1,5 @@
-//! Decodes dashboards strictly into Grafana's own types. `.ci/go-programs monitoring` builds the
-//! program that does.
+//! Decodes dashboards strictly into Grafana's own types. `.ci/consumers` builds the program that
+//! does.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -13,11 +13,11 @@ use super::{dashboards, root};
     reason = "our own program on our own files"
 )]
 fn decode(file: &str) -> Result<(), String> {
-    let program: PathBuf = root().join("target/monitoring/dashboards");
+    let program: PathBuf = root().join("target/consumers/go/grafana-dashboards");
     let output = Command::new(program)
         .arg(file)
         .output()
-        .expect(".ci/go-programs monitoring has built dashboards");
+        .expect(".ci/consumers has built grafana-dashboards");
     if output.status.success() {
         return Ok(());
     }

@@ -1,5 +1,5 @@
 // Decodes dashboards into Grafana's own types, and prints each field that Grafana does not know or
-// that has a wrong value: dashboards FILE...
+// that has a wrong value: grafana-dashboards FILE...
 package main
 
 import (
