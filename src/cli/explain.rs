@@ -109,7 +109,8 @@ fn describe(text: &mut Text, explained: &Explanation) {
     text.section("Revision");
     match made {
         Some(made) => {
-            let (revision, version) = (&made.revision, &made.profile_version);
+            let or_none = |text: &str| if text.is_empty() { "none" } else { text }.to_owned();
+            let (revision, version) = (or_none(&made.revision), or_none(&made.profile_version));
             let at = made.at.as_deref().unwrap_or("-");
             text.line(format!(
                 "  made for revision {revision}, profile {version}, at {at}"

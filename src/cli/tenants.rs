@@ -29,8 +29,9 @@ pub(super) struct TenantsFlags {
     watch: bool,
 }
 
-const COLUMNS: [&str; 10] = [
-    "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "FAILING", "AGE",
+const COLUMNS: [&str; 11] = [
+    "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "WAITING",
+    "FAILING", "AGE",
 ];
 const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
 
@@ -47,6 +48,10 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
         return Ok(output::SUCCESS);
     }
     let rows = runtime.block_on(tenants::list(&source, &selection))?;
+    if rows.is_empty() && matches!(output.output, Format::Table | Format::Wide) {
+        output::message("No tenants found.");
+        return Ok(output::SUCCESS);
+    }
     output.print(&rows, rows.iter().map(name), |layout| {
         Text::from(&table(layout, &rows))
     })?;
@@ -141,6 +146,7 @@ fn cells(row: &Row, layout: Layout, now: Timestamp) -> Vec<Cell> {
         number(row.machine_deployments),
         number(row.served),
         number(row.outdated),
+        number(row.waiting()),
         row.failing.to_string().into(),
         age(row.created),
     ];

@@ -56,6 +56,15 @@ pub struct Row {
     pub message: String,
 }
 
+impl Row {
+    /// Returns the number of machine deployments that are neither served nor failing.
+    pub fn waiting(&self) -> Option<u32> {
+        let failing = u32::try_from(self.failing).unwrap_or(u32::MAX);
+        let others = self.served?.saturating_add(failing);
+        Some(self.machine_deployments?.saturating_sub(others))
+    }
+}
+
 /// A change while watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {

@@ -135,7 +135,7 @@ pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'st
 }
 
 /// Fields with a value that no machine can use, and a part of what is said about it.
-fn unusable() -> [(&'static str, Value, &'static str); 13] {
+fn unusable() -> [(&'static str, Value, &'static str); 15] {
     [
         (
             "clusterDNS",
@@ -154,6 +154,16 @@ fn unusable() -> [(&'static str, Value, &'static str); 13] {
             "`nope` is not a URL",
         ),
         ("insecureRegistries", json!(["a b"]), "should match"),
+        (
+            "insecureRegistries",
+            json!(["https://a.example"]),
+            "should match",
+        ),
+        (
+            "kubeconfigSecretRef",
+            json!({ "name": "another" }),
+            "cannot be changed: label the other Secret",
+        ),
         (
             "initialTaints",
             json!("bad taint"),
@@ -228,7 +238,7 @@ pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
                 "docker.io": ["https://a.example/v2?kubermatic=override_path%3Dtrue", "b.example"],
                 "*": ["http://mirror:5000", "localhost"],
             },
-            "insecureRegistries": ["10.0.0.1:5000"],
+            "insecureRegistries": ["10.0.0.1:5000", "[fd00::a]:5000", "a.example/path"],
             "initialTaints": "example.com/dedicated=gpu:NoSchedule,spot:NoExecute",
             "hostCABundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n",
             "pauseImage": "registry.example:5000/pause:3.10@sha256:0000",

@@ -208,7 +208,7 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await)
         .await;
     late.says("Claimed", "False", "ClaimedByOther").await;
-    // Whoever registered it by mistake can take that back, and the holder keeps everything.
+    // A mistake can be taken back, and the holder keeps everything.
     let remove = ["tenant", "remove", WORKER, "-n", &late.namespace, "--yes"];
     let removed = Admin::of(&late).osm(&remove).await;
     assert_eq!(removed.code, Some(0), "{removed:?}");

@@ -57,7 +57,7 @@ const fn message(refusal: Refusal) -> &'static str {
         Refusal::Failed => "the page cannot be made, and the log says why",
         Refusal::NoToken => "a bearer token is needed",
         Refusal::WrongToken => "this is not the token",
-        Refusal::NoTokenIsSet => "no token is configured: the file has none",
+        Refusal::NoTokenIsSet => "no token is configured: the file has none of 16 to 4096 bytes",
         Refusal::TooManyAttempts(_) => "too many tokens were sent from this address: wait a minute",
     }
 }

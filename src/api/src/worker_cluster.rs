@@ -75,7 +75,8 @@ use super::{condition::ConditionType, profile::null_is_absent};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerClusterSpec {
-    /// The Secret with the kubeconfig, in the same namespace.
+    /// The Secret with the kubeconfig, in the same namespace. It cannot be changed.
+    #[x_kube(validation = limits::unchanged())]
     pub kubeconfig_secret_ref: SecretReference,
     /// If true, the worker cluster is not served.
     #[serde(default)]
@@ -167,7 +168,7 @@ pub struct WorkerClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = limits::REGISTRIES_MAX),
-        inner(length(min = 1, max = limits::HOST_CHARACTERS_MAX), regex(pattern = limits::ONE_WORD))
+        inner(length(min = 1, max = limits::HOST_CHARACTERS_MAX), regex(pattern = limits::REGISTRY))
     )]
     pub insecure_registries: Option<Vec<String>>,
     /// The URLs of mirrors by registry, in the order in which they are tried.

@@ -232,9 +232,7 @@ impl Leases {
             return Ok(found);
         }
         let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| holder.to_string());
-        Err(self.lost(format!(
-            "it is held by {holder}; if that replica runs, give each its own --instance"
-        )))
+        Err(self.lost(format!("{holder} holds it; same --instance?")))
     }
 
     /// Takes an expired Lease from its holder, unless it was written since. The Lease then has no
@@ -466,7 +464,7 @@ mod tests {
 
         joined(&leases(&cluster, "a_2")).await;
         let taken = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
-        assert!(matches!(&taken, LeaseError::Lost { why, .. } if why.contains("by a_2;")));
+        assert!(matches!(&taken, LeaseError::Lost { why, .. } if why.starts_with("a_2 holds")));
 
         assert!(cluster.delete_raw(object("leases", NAMESPACE, "osm-a")));
         let deleted = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();

@@ -222,11 +222,7 @@ impl Membership {
                 }
                 Duration::ZERO
             }
-            Predecessor::Missing => {
-                let wait = with_drift(params.terms.duration);
-                tracing::info!(?wait, "no Lease shows whether another replica exists");
-                params.clock.since_boot() + wait
-            }
+            Predecessor::Missing => params.clock.since_boot() + with_drift(params.terms.duration),
         };
         let assignment = Assignment::joining(params.me.clone(), &listed, unseen_until);
         let (sent, now) = (params.clock.since_boot(), params.clock.now());
@@ -242,6 +238,9 @@ impl Membership {
         let lease = params.leases.join(&statement, &listed, now).await;
         self.has_written(&lease, now);
         let lease = lease?;
+        if let Some(wait) = unseen_until.checked_sub(params.clock.since_boot()) {
+            tracing::info!(?wait, "no Lease shows whether another replica exists");
+        }
         params.fence.extend(sent + params.terms.duration);
         params.metrics.set_fleet_members(assignment.aim.0.len());
         tracing::info!(replica = %params.me, replicas = assignment.aim.0.len(), "joined the fleet");

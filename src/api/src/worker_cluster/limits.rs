@@ -25,6 +25,8 @@ pub const REGISTRIES_MAX: usize = 64;
 const MIRRORS_MAX: usize = 16;
 const MIRROR_CHARACTERS_MAX: usize = 512;
 
+/// A registry: a host with or without a port and a path.
+pub const REGISTRY: &str = r"^(\[[0-9a-fA-F:]+\]|[^\s:/]+)(:[0-9]+)?(/\S*)?$";
 /// Text without a line break.
 pub const ONE_LINE: &str = r"^[^\r\n]*$";
 /// Text without white space. It may be empty.
@@ -38,6 +40,14 @@ const MIRROR: &str = r"^(https?://\\S+|[^\\s/]*[.:][^\\s/]*(/\\S*)?|localhost(/\
 /// One taint, as `kubelet --register-with-taints` reads it: `key=value:effect` or `key:effect`.
 const TAINT: &str =
     "([a-z0-9.-]+/)?[A-Za-z0-9._-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)";
+
+/// The rule for a reference that identifies the object: another Secret is another registration.
+pub fn unchanged() -> Rule {
+    Rule::new("self == oldSelf").message(
+        "cannot be changed: label the other Secret, and the manager creates a WorkerCluster for \
+         it; then remove this tenant",
+    )
+}
 
 /// The rule for a list of IP addresses.
 pub fn addresses() -> Rule {
