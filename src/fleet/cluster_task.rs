@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 use futures::{FutureExt, future::FusedFuture};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
@@ -28,6 +29,7 @@ use crate::client::{
     fence::Fence,
     health::Health,
     rate_limit::Budget,
+    recurring::Recurring,
     retry_delay::RetryDelay,
 };
 use crate::telemetry::{chain::chain, metrics::ClusterKind};
@@ -82,6 +84,7 @@ pub async fn run(
             management,
             fence,
             last: None,
+            connecting: Mutex::default(),
         };
         // On the heap, once per cluster task.
         Box::pin(task.run(&cancel)).await;
@@ -144,6 +147,8 @@ struct Task {
     class: TenantClass,
     /// The last attempt that succeeded. It is used to release the cluster.
     last: Option<Attempt>,
+    /// The last failure to connect that was logged.
+    connecting: Mutex<Recurring>,
 }
 
 impl Task {
@@ -212,6 +217,7 @@ impl Task {
             let wait = match attempt {
                 Ok((policy, attempt)) => {
                     latency.engaged(&self.class);
+                    self.connecting.lock().is_over();
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
                     let begun = Instant::now();
@@ -289,10 +295,10 @@ impl Task {
         if is_of_health && health.is_wrong() {
             return engage_error.retry;
         }
-        let status = &self.registered.status;
-        // The writer of the status logs all conditions, but for a cluster that cannot be reached.
-        if engage_error.report_to(status) && is_of_health {
-            let why = &engage_error.message;
+        let is_news = engage_error.report_to(&self.registered.status);
+        // The writer of the status logs the rest. Between two failures, a call may have succeeded.
+        let why = &engage_error.message;
+        if is_news && is_of_health && self.connecting.lock().is_news(why) {
             tracing::warn!(registration = %self.registered.id, %why, "cannot connect");
         }
         if is_of_health || engage_error.condition == ConditionType::Registered {
