@@ -43,6 +43,15 @@ impl User {
             .in_group(&format!("system:serviceaccounts:{namespace}"))
     }
 
+    /// The user with this name, in the groups that a server gives a user who is impersonated.
+    pub(crate) fn impersonated(name: &str) -> Self {
+        let account = name.strip_prefix("system:serviceaccount:");
+        match account.and_then(|it| it.split_once(':')) {
+            Some((namespace, account)) => Self::service_account(namespace, account),
+            None => Self::named(name),
+        }
+    }
+
     /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self {

@@ -59,6 +59,7 @@ fn apply_one(cluster: &Cluster, document: &Value) -> Result<(), Refusal> {
             content_type: "application/apply-patch+yaml".to_owned(),
             user_agent: "manifests".to_owned(),
             bearer: None,
+            impersonated: String::new(),
             body: Bytes::from(document.to_string()),
             behind: 0,
         };

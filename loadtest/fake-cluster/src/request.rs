@@ -87,6 +87,8 @@ pub(crate) struct Call {
     pub content_type: String,
     pub user_agent: String,
     pub bearer: Option<String>,
+    /// The user in whose name the request is made, or "".
+    pub impersonated: String,
     pub body: Bytes,
     /// How many revisions a fault sets a list back.
     pub behind: u64,
@@ -140,6 +142,7 @@ impl Call {
             content_type: text(header::CONTENT_TYPE),
             user_agent: text(header::USER_AGENT),
             bearer,
+            impersonated: text(header::HeaderName::from_static("impersonate-user")),
             body: Bytes::new(),
             behind: 0,
         })

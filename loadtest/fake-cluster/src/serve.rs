@@ -189,14 +189,22 @@ async fn before(
 }
 
 fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
-    let Some(token) = &call.bearer else {
-        return Ok(user);
+    let user = match &call.bearer {
+        None => user,
+        Some(token) => {
+            let state = inner.lock();
+            let found = state
+                .credentials
+                .by_token(&state.store, token, state.timestamp());
+            found.ok_or_else(Refusal::unauthenticated)?
+        }
     };
-    let state = inner.lock();
-    state
-        .credentials
-        .by_token(&state.store, token, state.timestamp())
-        .ok_or_else(Refusal::unauthenticated)
+    match call.impersonated.as_str() {
+        "" => Ok(user),
+        // Only the super user: RBAC's verb `impersonate` is not known here.
+        name if user.is_master() => Ok(User::impersonated(name)),
+        name => Err(Refusal::not_impersonated(&user.name, name)),
+    }
 }
 
 /// Executes a call under one lock, so that nothing comes between its reading and its writing.

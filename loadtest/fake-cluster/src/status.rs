@@ -279,6 +279,15 @@ impl Refusal {
         Self::plain(401, "Unauthorized", "Unauthorized")
     }
 
+    /// The user may not act as another one.
+    pub(crate) fn not_impersonated(user: &str, other: &str) -> Self {
+        let message = format!(
+            "users \"{other}\" is forbidden: User \"{user}\" cannot impersonate resource \
+             \"users\" in API group \"\" at the cluster scope"
+        );
+        Self::plain(403, "Forbidden", message)
+    }
+
     /// The request makes no sense.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::plain(400, "BadRequest", message)
