@@ -5,9 +5,10 @@ use std::{error::Error, fmt::Display};
 use crate::telemetry::chain::chain;
 
 /// The remediation if rights are missing. Rights in a namespace are deleted together with it.
-pub(crate) const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
-                         which grants what the manager needs (somebody who deletes the namespace \
-                         deletes the rights in it, too)";
+pub(crate) const GRANT: &str = "run `kubectl apply --server-side --force-conflicts -f \
+                                manifests/rbac/worker.yaml` in the worker cluster, which grants \
+                                what the manager needs (somebody who deletes the namespace deletes \
+                                the rights in it, too)";
 
 /// Returns the message about what a missing right prevents. The remediation comes before the
 /// server's error, because the end of a long condition message is cut off: a server that has just

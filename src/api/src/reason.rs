@@ -119,8 +119,8 @@ reasons! {
         "`osm tenants` and `osm doctor` name it. Correct it, or use the version that wrote it. \
         Retried.",
     NoWorkerCluster: Error, Operator =>
-        "Retried. Does a WorkerCluster with the Secret's name refer to another Secret? May the \
-        process create WorkerClusters?",
+        "Does a WorkerCluster with the Secret's name refer to another Secret? May the process \
+        create WorkerClusters? Retried.",
     RegistrationRemoved: Error, Operator => "See [removing a registration](register.md#remove).",
     // Of ProfilesInstalled, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
     // MachinesCurrent.
@@ -133,16 +133,8 @@ reasons! {
     // Of Connected.
     Healthy: Normal, Nobody => "",
     Unreachable: Error, Operator =>
-        "Retried with a delay of up to 15 s, and after an hour of up to 60 s. Check the network, \
-        the address and the certificate. Certificates and their signatures may use RSA of at \
-        least 2048 bits, ECDSA on P-256 or P-384, or Ed25519. Not accepted, although kubectl \
-        accepts them: ECDSA on P-521, an authority's certificate (`CA:TRUE`) as the server's \
-        own, and a server's certificate as `certificate-authority-data`. Tenants can read the \
-        message, so it says only `no TLS connection to the API server`, or what is wrong with \
-        the server's certificate. The log has the exact cause, once until it changes: `cannot \
-        reach a worker cluster`, with `registration` and `cause`, and `the worker cluster \
-        answers again` at the end. Also an Event. On an established connection the message says \
-        `no answer`.",
+        "Check the network, the address and the certificate from where the manager runs. See \
+        [a cluster that cannot be reached](troubleshoot.md#a-cluster-cannot-be-reached).",
     ClocksDiffer: Warning, Operator =>
         "Let both machines synchronise their clocks. If the message is the same for all tenants, \
         the manager's clock is wrong.",
@@ -154,9 +146,8 @@ reasons! {
         "Remove the cause, for example by deleting objects. The reason is cleared a minute after \
         the last failure.",
     Degraded: Error, Operator =>
-        "After three such responses in a row, or one with `Retry-After`, the API server is \
-        called again with the delays of `Unreachable`; no other calls are sent meanwhile. After \
-        401 or 403, check the credential and `worker.yaml`.",
+        "After 401 or 403, put a valid kubeconfig into the Secret, or apply `worker.yaml`: \
+        `osm tenant add` does both. Otherwise, find out why the API server fails.",
     Quarantined: Error, Operator =>
         "Find out why the replicas crashed: `kubectl describe pod` (`OOMKilled`?) and the logs \
         of the previous container (`kubectl logs --previous`). If one tenant stays in \
@@ -178,15 +169,18 @@ reasons! {
         exists, remove its annotation; if its management cluster was [restored as this \
         one](backup.md), set `--former-management-cluster`. Retried.",
     NotClaimed: Pending, Nobody => "See `Ready`.",
-    ClaimFailed: Error, Nobody => "Retried.",
+    ClaimFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     // Of Prepared.
     Prepared: Normal, Nobody => "",
-    PrerequisitesFailed: Error, Nobody => "Retried. The message has the API server's answer.",
+    PrerequisitesFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     NamespaceTerminating: Error, Nobody =>
         "Retried. If it stays, `kubectl get namespace cloud-init-settings -o yaml` shows what \
         holds it.",
     RightsMissing: Error, Operator =>
-        "Run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster. Retried: \
+        "Run `kubectl apply --server-side --force-conflicts -f manifests/rbac/worker.yaml` in the \
+        worker cluster, or `osm tenant add` again. Retried: \
         everything comes back by itself, and only the fetcher's token is another one.",
     FetcherRefused: Error, Operator =>
         "Run the command in the message, or apply `worker.yaml`, whose last rule for \
@@ -194,27 +188,32 @@ reasons! {
     TokenPending: Error, Nobody => "Retried. If this persists: does the cluster run the token controller?",
     NoApiServer: Error, Operator =>
         "Publish `kube-public/cluster-info`, or let the endpoints of Service `default/kubernetes` \
-        become ready.",
+        become ready. See [what a worker cluster needs](register.md#what-a-worker-cluster-needs).",
     ClusterInfoInvalid: Error, Operator =>
         "Correct `cluster-info`, or delete it: the endpoints of Service `default/kubernetes` \
         then take its place. Retried.",
-    FactsFailed: Error, Nobody => "Retried.",
+    FactsFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     MachineDeploymentNotServed: Error, Operator => "Install machine-controller. Retried.",
-    InventoryFailed: Error, Nobody => "Retried.",
+    InventoryFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     // Of ProfilesInstalled.
     Installed: Normal, Nobody => "",
     Disabled: Normal, Nobody => "",
     AwaitingTurn: Pending, Nobody => "See [newer default profiles](roll-out.md#newer-default-profiles).",
     AwaitingApproval: Pending, Operator => "",
     RolloutPaused: Warning, Operator => "Find the tenants in the log, and check their entries.",
-    InstallFailed: Error, Nobody => "Retried. The message has the API server's answer.",
+    InstallFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     // Of NodeCredentials.
     PerMachineDeployment: Normal, Nobody => "",
     Forbidden: Warning, Operator => "Apply `worker-node-credentials.yaml` to the worker cluster. Retried every 5 min.",
     SharedGetter: Normal, Nobody => "",
     // Of MachineDeploymentsServed.
     AllServed: Normal, Nobody => "",
-    SomeNotServed: Error, Tenant => "Read their entries.",
+    SomeNotServed: Error, Tenant =>
+        "Read their entries in `status.machineDeployments`, or run `osm explain` with the name of \
+        one.",
     // Of MachinesCanJoin.
     CanJoin: Normal, Nobody => "",
     AuthoritiesDiffer: Error, Operator =>
@@ -240,7 +239,8 @@ reasons! {
     MachinesCurrent: Normal, Nobody => "",
     MachinesOutdated: Pending, Nobody => "See [replacing machines](roll-out.md#replacing-machines).",
     MachinesHeldUp: Error, Tenant => "Check its machines.",
-    MachineRolloutFailed: Error, Nobody => "Retried. The message has the API server's answer.",
+    MachineRolloutFailed: Error, Nobody =>
+        "Retried. If it stays, act on the API server's answer in the message.",
     MachinesLeftAlone: Normal, Nobody => "",
     // Of CredentialValid.
     Valid: Normal, Nobody => "",
@@ -366,13 +366,18 @@ impl PartialEq<Reason> for String {
     }
 }
 
-/// Returns a text without the marks of Markdown: a link is its text.
+/// Returns a text without the marks of Markdown. A link is its text and its page below `docs`.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
     while let Some((before, link)) = rest.split_once("](") {
-        text.push_str(before);
-        rest = link.split_once(')').map_or("", |(_, after)| after);
+        let (page, after) = link.split_once(')').unwrap_or((link, ""));
+        match before.strip_suffix(page) {
+            // The text of the link is the page.
+            Some(before) => text.extend([before, "docs/", page]),
+            None => text.extend([before, " (docs/", page, ")"]),
+        }
+        rest = after;
     }
     text.push_str(rest);
     text.replace(['`', '['], "")
@@ -390,8 +395,20 @@ mod tests {
             "Scale it to zero. Retried."
         );
         let large = said("UserDataTooLarge").unwrap();
-        assert!(large.ends_with("see user-data-sizes.md."), "{large}");
+        let page = "see docs/user-data-sizes.md.";
+        assert!(large.ends_with(page), "{large}");
+        let removed = "See removing a registration (docs/register.md#remove).";
+        assert_eq!(said("RegistrationRemoved").unwrap(), removed);
         assert_eq!(said("Accepted"), None);
         assert_eq!(said("NoSuchReason"), None);
+    }
+
+    #[test]
+    fn what_to_do_is_more_than_to_wait_and_fits_below_a_check() {
+        for reason in Reason::ALL {
+            let said = reason.remediation().unwrap_or_default();
+            assert_ne!(said, "Retried.", "{reason}");
+            assert!(said.len() <= 320, "{reason}: {} bytes: {said}", said.len());
+        }
     }
 }
