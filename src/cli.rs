@@ -122,7 +122,8 @@ Exit codes: 0 it is a Ready node, 3 it is not, 1 the worker cluster does not ans
   osm doctor
   osm doctor -n tenant-berlin --kubeconfig management.kubeconfig -o json
 
-Exit codes: 0 nothing is wrong, 3 something is, 1 the management cluster cannot be reached.")]
+Exit codes: 0 no check failed (warnings do not count), 3 one did, 1 the management cluster does not
+answer, or does not accept the credential.")]
     Doctor(doctor::DoctorFlags),
     /// List, show or export the default profiles.
     #[command(after_help = "Examples:

@@ -16,6 +16,7 @@ use crate::commands::{
     count::Count,
     doctor::{self, Check, Options, State},
 };
+use crate::tenant::report::counted;
 
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]
@@ -53,13 +54,17 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let (progress, count) = (Progress::new(), Count::default());
-    let checks = doctor::run_checks(&options, &count);
-    let checks = runtime.block_on(progress.counting(&count, checks))?;
+    let diagnosis = doctor::run_checks(&options, &count);
+    let diagnosis = runtime.block_on(progress.counting(&count, diagnosis))?;
+    let checks = diagnosis.checks;
     let wrong = checks.iter().filter(|it| it.state == State::Fail);
     let wrong = wrong.map(|it| format!("{}/{}", it.place, it.what));
     flags
         .output
         .print(&checks, wrong, |layout| text(layout, &checks))?;
+    if !diagnosis.is_authorized {
+        return Ok(output::ERROR);
+    }
     if checks.iter().all(|it| it.state != State::Fail) {
         return Ok(output::SUCCESS);
     }
@@ -77,7 +82,7 @@ fn text(layout: Layout, checks: &[Check]) -> Text {
         table.push([
             state,
             Cell::from(&check.place),
-            check.what.into(),
+            Cell::from(&check.what),
             Cell::from(&check.message),
         ]);
     }
@@ -90,9 +95,27 @@ fn text(layout: Layout, checks: &[Check]) -> Text {
             text.line(format!("       fix: {fix}"));
         }
     }
-    let wrong = checks.iter().filter(|it| it.state == State::Fail).count();
-    let doubtful = checks.iter().filter(|it| it.state == State::Warn).count();
-    let all = checks.len();
-    text.line(format!("{all} checks, {doubtful} doubtful, {wrong} wrong"));
+    let of = |state| checks.iter().filter(|it| it.state == state).count();
+    text.line(summary(checks.len(), of(State::Warn), of(State::Fail)));
     text
+}
+
+fn summary(checks: usize, warnings: usize, failures: usize) -> String {
+    [
+        counted(checks, "check: ", "checks: "),
+        counted(warnings, "warning, ", "warnings, "),
+        counted(failures, "failure", "failures"),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_with_the_words_of_the_table() {
+        assert_eq!(summary(12, 1, 0), "12 checks: 1 warning, 0 failures");
+        assert_eq!(summary(1, 0, 1), "1 check: 0 warnings, 1 failure");
+    }
 }

@@ -110,8 +110,8 @@ async fn told_by_commands(stage: &Stage, tenant: &Tenant, name: &str) -> Vec<(St
         (&["explain", &worker], 0),
         (&["explain", &worker, "-o", "json"], 0),
         (&["plan", "--format", "json"], 1),
-        (&["doctor"], 0),
-        (&["doctor", "-o", "json"], 0),
+        (&["doctor"], 3),
+        (&["doctor", "-o", "json"], 3),
     ] {
         let said = match words {
             ["tenants", ..] => admin.osm(words).await,

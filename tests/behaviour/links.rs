@@ -17,7 +17,7 @@ use crate::suite::terminator::{After, Terminator};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
-const DEFINITION: &str = "machinedeployments.cluster.k8s.io";
+pub const DEFINITION: &str = "machinedeployments.cluster.k8s.io";
 
 pub async fn a_worker_cluster_has_one_connection_over_a_whole_life(world: &'static World) {
     let stage = Stage::open(world, "one-connection");

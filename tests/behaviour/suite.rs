@@ -11,6 +11,7 @@ pub mod collisions;
 mod commands;
 pub mod credentials;
 pub mod definitions;
+pub mod doctor;
 pub mod drop_in;
 pub mod edge;
 mod fixtures;
@@ -148,6 +149,10 @@ macro_rules! scenarios {
             operators::a_machine_is_shown_with_the_step_that_it_waits_at,
             operators::what_is_not_there_is_named_by_every_command,
             operators::a_doctor_finds_what_is_missing_and_says_how_to_mend_it,
+            doctor::a_doctor_fails_for_each_condition_whose_reason_is_an_error,
+            doctor::a_doctor_knows_registrations_that_are_gone_or_that_nothing_refers_to,
+            doctor::a_doctor_claims_nothing_about_what_it_may_not_read,
+            doctor::a_doctor_prescribes_what_helps,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
             collisions::of_two_with_the_same_derived_names_only_the_older_is_served,
             collisions::once_the_older_is_gone_the_younger_is_served,

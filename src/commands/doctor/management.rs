@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::coordination::v1::Lease,
+    api::{coordination::v1::Lease, core::v1::Namespace},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -10,7 +10,9 @@ use kube::{
 };
 
 use super::{
-    Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Options, Registered, State, rights,
+    Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Options, State,
+    registrations::{Registered, Registrations},
+    rights,
     rights::Subject,
 };
 use crate::api::{
@@ -30,16 +32,21 @@ const NAMESPACE: &str = "operating-system-manager";
 /// be the same.
 const NAMESPACES_MAX: usize = 50;
 
+/// Checks the management cluster. `found` is absent if the registrations cannot be listed.
 pub(super) async fn run_checks(
     options: &Options,
     client: &Client,
-    tenants: &[Registered],
+    found: Option<&Registrations>,
 ) -> anyhow::Result<Vec<Check>> {
+    let tenants = found.map_or(&[][..], |it| &it.registered);
     let mut checks = vec![definitions(client).await];
     checks.extend(rights_of_the_manager(options, client, tenants).await?);
     checks.push(replicas(options, client).await);
+    let Some(found) = found else {
+        return Ok(checks);
+    };
     checks.extend(descriptors(options, tenants.len()));
-    if tenants.is_empty() {
+    if tenants.is_empty() && found.checks.is_empty() {
         let (message, fix) = if options.selection.is_all() {
             (
                 "no worker cluster is registered",
@@ -122,8 +129,8 @@ async fn rights_of_the_manager(
         Ok(who) => who,
         Err(error) => {
             let message = format!("cannot ask who this is: {}", chain(&error));
-            let fix = "use a kubeconfig that may create selfsubjectreviews (every user may)";
-            return Ok(vec![Check::doubtful(PLACE, "rights", (message, fix))]);
+            let fix = cannot_ask(&error, "selfsubjectreviews");
+            return Ok(vec![Check::doubtful(PLACE, "rights", (message, &fix))]);
         }
     };
     let mut missing = Vec::new();
@@ -144,13 +151,51 @@ async fn rights_of_the_manager(
             Ok(lacking) => lacking,
             Err(error) => {
                 let message = format!("cannot ask what {who} may do: {}", chain(&error));
-                let fix = "use a kubeconfig that may create selfsubjectrulesreviews";
-                return Ok(vec![Check::doubtful(PLACE, "rights", (message, fix))]);
+                let fix = cannot_ask(&error, "selfsubjectrulesreviews");
+                return Ok(vec![Check::doubtful(PLACE, "rights", (message, &fix))]);
             }
         };
         missing.extend(lacking.iter().map(|it| format!("{it} in {namespace}")));
     }
-    Ok(vec![check_of(&who, &account, &missing)])
+    let fix = if who == account && !missing.is_empty() {
+        grant(client, namespace).await
+    } else {
+        AS_THE_MANAGER.to_owned()
+    };
+    Ok(vec![check_of((&who, &account), &missing, fix)])
+}
+
+/// What to do so that the manager's own rights are checked.
+const AS_THE_MANAGER: &str = "run this as the manager's ServiceAccount, or as somebody who may \
+                              impersonate it; if it is another one, pass --manager-namespace and \
+                              --service-account";
+
+/// Returns what to do if the API server does not answer a review, which every user may create.
+fn cannot_ask(error: &kube::Error, reviews: &str) -> String {
+    if pages::is_forbidden(error) {
+        return format!("grant the ClusterRole system:basic-user, which may create {reviews}");
+    }
+    "run this again once the API server answers; its log says more".to_owned()
+}
+
+/// Returns the command that grants the manager's rights. Its role for Leases is in the manager's
+/// namespace, which must exist.
+async fn grant(client: &Client, namespace: &str) -> String {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let create = match namespaces.get_metadata_opt(namespace).await {
+        Ok(None) => format!("kubectl create namespace {namespace} && "),
+        _ => String::new(),
+    };
+    let apply = if namespace == NAMESPACE {
+        "kubectl apply --server-side -k manifests/rbac"
+    } else {
+        "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade (docs/install.md)"
+    };
+    format!(
+        "{create}{apply}; or bind ClusterRole operating-system-manager-tenants in the namespaces \
+         that are named; if the manager is another ServiceAccount, pass --manager-namespace and \
+         --service-account"
+    )
 }
 
 /// Returns the rules of one role of `manifests/rbac/management.yaml`.
@@ -172,21 +217,27 @@ fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyR
     })
 }
 
-fn check_of(who: &str, account: &str, missing: &[String]) -> Check {
-    if missing.is_empty() && who == account {
+/// Returns the check of the rights of `who`, which are the manager's only if that is its account.
+fn check_of((who, account): (&str, &str), missing: &[String], fix: String) -> Check {
+    let is_manager = who == account;
+    if missing.is_empty() && is_manager {
         return Check::ok(PLACE, "rights", format!("{who} has all that it needs"));
     }
     if missing.is_empty() {
         let message =
             format!("{who} has all that the manager needs; the manager was not asked for");
-        let fix = "run this as the manager's ServiceAccount, or as somebody who may impersonate it";
         return Check::new(PLACE, "rights", State::Ok, message).mended(fix);
     }
-    let message = format!("{who} may not: {}", missing.join(", "));
-    let fix = "kubectl apply -k manifests/rbac, or bind ClusterRole \
-               operating-system-manager-tenants in the namespaces that are named; if the manager \
-               has another ServiceAccount, give --service-account";
-    Check::wrong(PLACE, "rights", (message, fix))
+    let missing = missing.join(", ");
+    if is_manager {
+        let message = format!("{who} may not: {missing}");
+        return Check::wrong(PLACE, "rights", (message, &fix));
+    }
+    let message = format!(
+        "the rights of {account} are not known, because {who} may not impersonate it; {who} \
+         itself may not: {missing}"
+    );
+    Check::doubtful(PLACE, "rights", (message, &fix))
 }
 
 /// Checks that the manager runs: every replica renews a Lease.
@@ -228,9 +279,12 @@ async fn replicas(options: &Options, client: &Client) -> Check {
         ),
         None => format!("no Lease in {}: no manager runs", options.namespace),
     };
-    let fix = "kubectl get pods -n operating-system-manager; install with \
-               kubectl apply --server-side -k manifests/kustomize/base";
-    Check::wrong(PLACE, "replicas", (message, fix))
+    let fix = format!(
+        "kubectl get pods -n {} shows why none runs; if none is installed: kubectl apply \
+         --server-side -k manifests/kustomize/base",
+        options.namespace
+    );
+    Check::wrong(PLACE, "replicas", (message, &fix))
 }
 
 /// Returns true if a replica holds the Lease.

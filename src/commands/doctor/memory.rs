@@ -6,9 +6,12 @@ use kube::{
     core::DeserializeGuard,
 };
 
-use super::Check;
+use super::{Check, rights};
 use crate::api::{machine_deployment::MachineDeployment, names::TOO_LARGE, weight};
-use crate::client::{memory::GUARANTEED_BYTES, pages::Pages};
+use crate::client::{
+    memory::GUARANTEED_BYTES,
+    pages::{self, Pages},
+};
 use crate::telemetry::chain::chain;
 
 const WHAT: &str = "machine deployments";
@@ -31,16 +34,24 @@ pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
         match pages.next(&all).await {
             Ok(Some(page)) => charged.extend(page.objects.iter().map(charge)),
             Ok(None) => return compare(place, charged),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                let message = "the cluster has no such kind".to_owned();
-                return Check::doubtful(place, WHAT, (message, "install machine-controller"));
-            }
             Err(error) => {
-                let message = format!("cannot list them: {}", chain(&error));
-                return Check::wrong(place, WHAT, (message, "run osm tenant add again"));
+                let (message, fix) = not_listed(&error);
+                return Check::wrong(place, WHAT, (message, &fix));
             }
         }
     }
+}
+
+/// Returns why the machine deployments cannot be listed, and what to do.
+fn not_listed(error: &kube::Error) -> (String, String) {
+    // A server that does not serve the group answers without a `Status`.
+    if pages::is_not_served(error) {
+        let message = "the cluster does not serve MachineDeployments (cluster.k8s.io/v1alpha1)";
+        let fix = "install machine-controller in the worker cluster: its manifests have the CRD";
+        return (message.to_owned(), fix.to_owned());
+    }
+    let message = format!("cannot list them: {}", chain(error));
+    (message, rights::grant_or_wait(error).to_owned())
 }
 
 fn charge(object: &DynamicObject) -> Charged {
@@ -110,6 +121,23 @@ mod tests {
             "{}",
             check.message
         );
+    }
+
+    #[test]
+    fn a_cluster_without_the_kind_needs_machine_controller_and_no_rights() {
+        let answer = |code: u16| {
+            kube::Error::Api(Box::new(kube::core::Status {
+                code,
+                ..kube::core::Status::default()
+            }))
+        };
+        // As kube decodes "404 page not found": the reason is not `NotFound`.
+        let (_, fix) = not_listed(&answer(404));
+        assert!(fix.starts_with("install machine-controller"), "{fix}");
+        let (_, fix) = not_listed(&answer(403));
+        assert!(fix.contains("osm tenant add"), "{fix}");
+        let (_, fix) = not_listed(&answer(500));
+        assert!(!fix.contains("osm tenant add"), "{fix}");
     }
 
     #[test]

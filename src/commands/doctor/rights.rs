@@ -21,6 +21,19 @@ const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml")
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 
+/// What grants the rights in a worker cluster.
+pub(super) const GRANT: &str = "run osm tenant add again (with --node-credentials where that is \
+                                set), or in the worker cluster: kubectl apply --server-side \
+                                --force-conflicts -f manifests/rbac/worker.yaml";
+
+/// Returns what to do about a failed call to a worker cluster: grant rights if one is missing.
+pub(super) fn grant_or_wait(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => GRANT,
+        _ => "run this again once the worker cluster's API server answers; its log says more",
+    }
+}
+
 /// Rules by the namespace in which they must apply. The namespace is empty for a role that is bound
 /// wherever there is a tenant.
 pub(super) type Needs = BTreeMap<String, Vec<PolicyRule>>;

@@ -5,11 +5,14 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt};
 
-use super::{Check, State, clock, memory, reach, rights, rights::Subject};
+use super::{
+    Check, conditions,
+    connection::{Answer, clock, reach, refused_by_worker},
+    memory, rights,
+    rights::Subject,
+};
 use crate::api::{
-    condition::ConditionType,
     names::CLOUD_INIT_SETTINGS,
-    reason::Reason,
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
 use crate::commands::{
@@ -28,7 +31,8 @@ pub(super) async fn run_checks(
 ) -> Vec<Check> {
     let place = secret.namespace().unwrap_or_default();
     let place = place.as_str();
-    let mut checks = vec![conditions(place, own)];
+    let of_conditions = own.map(|own| conditions::run_checks(place, own));
+    let mut checks = of_conditions.unwrap_or_default();
     let access = match access(rules, secret) {
         Ok(access) => access,
         Err(error) => {
@@ -60,7 +64,11 @@ pub(super) async fn run_checks(
         }
     };
     match reach(place, &client).await {
-        Ok(there) => checks.push(clock(place, (here, there))),
+        Ok(Answer::Clock(there)) => checks.push(clock(place, (here, there))),
+        Ok(Answer::Unauthorized) => {
+            checks.push(refused_by_worker(place));
+            return checks;
+        }
         Err(error) => {
             let fix = "look at network, address and certificate; from here it may differ from \
                        where the manager is";
@@ -83,51 +91,13 @@ fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess>
     Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
 }
 
-/// Checks the conditions that the manager has set.
-fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
-    let what = "state";
-    let Some(own) = own else {
-        let message = "the manager has made no WorkerCluster yet".to_owned();
-        let fix = "does it run, and does it watch that namespace?";
-        return Check::doubtful(place, what, (message, fix));
-    };
-    let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    // A condition that holds but has a message is reported, too.
-    let mut wrong = conditions.filter(|it| {
-        let remarks = [ConditionType::Registered, ConditionType::Connected];
-        let is_remark =
-            remarks.iter().any(|kind| kind.as_str() == it.type_) && !it.message.is_empty();
-        it.type_ != ConditionType::Ready.as_str() && (it.status == "False" || is_remark)
-    });
-    let Some(first) = wrong.next() else {
-        return match &own.status {
-            Some(_) => Check::ok(place, what, "every condition holds"),
-            None => Check::doubtful(
-                place,
-                what,
-                (
-                    "nobody has said anything about it".to_owned(),
-                    "does the manager run?",
-                ),
-            ),
-        };
-    };
-    let message = format!("{} is {}: {}", first.type_, first.reason, first.message);
-    let check = Check::new(place, what, State::Warn, message);
-    match Reason::named(&first.reason).and_then(Reason::remediation) {
-        Some(fix) => check.mended(fix),
-        None => check,
-    }
-}
-
 async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "identity";
     let known = own.and_then(|own| own.status.as_ref()?.cluster_uid.clone());
     match (cluster_uid(client).await, known) {
         (Err(error), _) => {
             let message = format!("it does not tell who it is: {}", chain(&error));
-            let fix = "run osm tenant add again: it grants what is missing, and a new token";
-            Check::wrong(place, what, (message, fix))
+            Check::wrong(place, what, (message, rights::grant_or_wait(&error)))
         }
         (Ok(found), Some(known)) if found != known => {
             let message = format!("uid {found}, and the WorkerCluster is about {known}");
@@ -140,8 +110,7 @@ async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> 
 
 async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "rights";
-    let fix = "run osm tenant add again (with --node-credentials where that is set), or apply \
-               manifests/rbac/worker.yaml in the worker cluster";
+    let fix = rights::GRANT;
     match missing(client, own).await {
         Ok(missing) if !missing.needed.is_empty() => {
             let message = format!("missing: {}", missing.needed.join(", "));
@@ -157,7 +126,11 @@ async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>)
         Ok(_) => Check::ok(place, what, "all that are needed"),
         Err(error) => {
             let message = format!("cannot ask: {}", whole(error.as_ref()));
-            Check::doubtful(place, what, (message, "run osm tenant add again"))
+            let fix = match error.downcast_ref() {
+                Some(error) => rights::grant_or_wait(error),
+                None => rights::GRANT,
+            };
+            Check::doubtful(place, what, (message, fix))
         }
     }
 }
