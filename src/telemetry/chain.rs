@@ -98,6 +98,10 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
         Some(kube::Error::Service(_)) => return String::new(),
         _ => {}
     }
+    // It names the step of the client in Rust's debug format; its cause says what happened.
+    if error.is::<hyper_util::client::legacy::Error>() && error.source().is_some() {
+        return String::new();
+    }
     // These have the path in Rust's debug format.
     if let Some(KubeconfigError::ReadConfig(_, path)) = error.downcast_ref() {
         return format!("cannot read {}", path.display());

@@ -77,6 +77,9 @@ pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static
     let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
     merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
     tenant.is_refused("workers", "RenderFailed").await;
+    let said = tenant.says("Ready", "False", "SomeNotServed").await;
+    let named = format!("OperatingSystemProfile {}: ", fixtures::PROFILE_NAME);
+    assert!(message(&said, "Ready").contains(&named), "{said:?}");
     let after = tenant.made("workers", "1").await;
     assert_eq!(after.uids(), before.uids());
     let versions = [&before, &after].map(|it| it.provisioning.resource_version());

@@ -68,10 +68,16 @@ pub async fn update_status(
     );
     let tenant_status = &context.engagement.tenant_status;
     let metrics = &context.engagement.shared.metrics;
-    let outcome = Outcome {
+    let mut outcome = Outcome {
         profile,
         ..outcome(context, result)
     };
+    // The error names the place in the profile, and other tenants' profiles have the same places.
+    if let (Reason::RenderFailed, Some(message), Some(profile)) =
+        (outcome.reason, &mut outcome.message, &outcome.profile)
+    {
+        message.insert_str(0, &format!("OperatingSystemProfile {}: ", profile.name));
+    }
     metrics.reconciled(outcome_of(outcome.state), took);
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason.as_str());

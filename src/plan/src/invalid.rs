@@ -3,8 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use osm_api::{names::LABEL_VALUE_BYTES_MAX, reason::Reason};
-use osm_render::{RenderError, overlay::OverlayError};
-use osm_rules::{machine_deployment::NoDefaultProfile, profile::Unsupported, user_data};
+use osm_render::{RenderError, default_profiles::default_profiles, overlay::OverlayError};
+use osm_rules::{
+    machine_deployment::NoDefaultProfile, profile::Unsupported, shape::similar, user_data,
+};
 use osm_tenant::settings::SettingsError;
 
 /// The limit that a profile exceeds.
@@ -44,7 +46,10 @@ pub enum Invalid {
     #[error("{0}")]
     NoDefaultProfile(#[from] NoDefaultProfile),
     /// The profile does not exist.
-    #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
+    #[error(
+        "OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"{}",
+        did_you_mean(name)
+    )]
     ProfileMissing {
         /// The profile's namespace.
         namespace: String,
@@ -148,6 +153,13 @@ pub enum Invalid {
     UserDataTooLarge(#[from] user_data::TooLarge),
 }
 
+/// Suggests the default profile that is nearly called so.
+fn did_you_mean(name: &str) -> String {
+    let names = default_profiles().iter().map(|profile| profile.name);
+    let known = similar(name, names);
+    known.map_or_else(String::new, |known| format!("; did you mean {known}?"))
+}
+
 impl From<RenderError> for Invalid {
     fn from(error: RenderError) -> Self {
         Self::Render(Arc::new(error))
@@ -214,5 +226,28 @@ impl Invalid {
             Self::NoDefaultProfile(error) => error.category(),
             Self::UserDataTooLarge(_) => "user_data_too_large",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_profile_that_was_meant_is_suggested() {
+        let missing = |name: &str| {
+            let (namespace, name) = ("tenant-berlin".to_owned(), name.to_owned());
+            Invalid::ProfileMissing { namespace, name }.to_string()
+        };
+        let suggested = missing("osp-ubunto");
+        assert!(
+            suggested.ends_with("; did you mean osp-ubuntu?"),
+            "{suggested}"
+        );
+        let unknown = missing("mine");
+        assert!(
+            unknown.ends_with("in namespace \"tenant-berlin\""),
+            "{unknown}"
+        );
     }
 }
