@@ -292,8 +292,11 @@ pub async fn what_an_older_definition_let_through_can_still_be_updated(world: &'
     .await;
     let rules = json!({ "spec": current.spec });
     merge(&definitions, name, rules).await;
-    let taint = json!({ "spec": { "initialTaints": "another taint" } });
+    let mut tries = 0..;
     let message = wait::until("the rules are in force", async || {
+        // Until then it is stored, and the same value again would be no change.
+        let taint = format!("another taint {}", tries.next().unwrap_or_default());
+        let taint = json!({ "spec": { "initialTaints": taint } });
         let (params, patch) = (PatchParams::default(), Patch::Merge(&taint));
         let patched = worker_clusters.patch("worker", &params, &patch).await;
         patched.err().map(|it| it.to_string())
