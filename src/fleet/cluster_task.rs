@@ -404,8 +404,8 @@ impl Task {
                     self.gone(Removal::KubeconfigGone, &message);
                 }
                 Some(Served::ForAnother) => {
-                    let message = "the registration is gone; the cluster is claimed for another \
-                                   tenant, and stays as it is";
+                    let message = "the registration is gone; somebody else has claimed the \
+                                   cluster, and it stays as it is";
                     self.gone(Removal::NeverEngaged, message);
                 }
                 Some(Served::Never) | None => {
@@ -467,7 +467,7 @@ impl Task {
 /// What a status says about whether the cluster was served for its tenant.
 enum Served {
     Maybe,
-    /// It is claimed for another tenant.
+    /// Somebody else has claimed it.
     ForAnother,
     Never,
 }

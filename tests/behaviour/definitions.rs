@@ -162,7 +162,7 @@ fn unusable() -> [(&'static str, Value, &'static str); 15] {
         (
             "kubeconfigSecretRef",
             json!({ "name": "another" }),
-            "cannot be changed: label the other Secret",
+            "cannot be changed: put the kubeconfig into the Secret",
         ),
         (
             "initialTaints",

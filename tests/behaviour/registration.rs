@@ -212,7 +212,7 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     let remove = ["tenant", "remove", WORKER, "-n", &late.namespace, "--yes"];
     let removed = Admin::of(&late).osm(&remove).await;
     assert_eq!(removed.code, Some(0), "{removed:?}");
-    let other = "the cluster is claimed for another tenant, and stays as it is";
+    let other = "somebody else has claimed the cluster, and it stays as it is";
     assert!(removed.out.contains(other), "{removed:?}");
     wait::for_absence(&late.worker_clusters(), WORKER).await;
     let held = get(&holder.machine_deployments(), "workers").await;

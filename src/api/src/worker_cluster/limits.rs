@@ -43,10 +43,8 @@ const TAINT: &str =
 
 /// The rule for a reference that identifies the object: another Secret is another registration.
 pub fn unchanged() -> Rule {
-    Rule::new("self == oldSelf").message(
-        "cannot be changed: label the other Secret, and the manager creates a WorkerCluster for \
-         it; then remove this tenant",
-    )
+    Rule::new("self == oldSelf")
+        .message("cannot be changed: put the kubeconfig into the Secret that it names")
 }
 
 /// The rule for a list of IP addresses.
