@@ -13,9 +13,10 @@ use serde_json::json;
 use crate::suite::administrator::{delete, get, list, merge};
 use crate::suite::commands::Admin;
 use crate::suite::fixtures::{self, a_machine_deployment};
+use crate::suite::logged;
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
-use crate::suite::server::Server;
+use crate::suite::server::{Account, Server};
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
@@ -225,6 +226,37 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     assert_eq!(after.uids(), made.uids(), "the older does not suffer");
     holder.unregister().await;
     late.says("Claimed", "True", "Claimed").await;
+    manager.stop().await;
+}
+
+/// Between two failures other calls succeed. The log has the failure once all the same.
+pub async fn a_kubeconfig_without_rights_is_tried_again_and_logged_once(world: &'static World) {
+    const NOBODY: Account = Account {
+        namespace: "default",
+        name: "nobody",
+    };
+    // Both kinds of servers share the log.
+    let name = match world.management.real() {
+        Some(_) => "no-rights-real",
+        None => "no-rights-fake",
+    };
+    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, name)).await;
+    let begun = jiff::Timestamp::now();
+    let account = "{apiVersion: v1, kind: ServiceAccount, \
+        metadata: {name: nobody, namespace: default}}";
+    tenant.worker.apply(account).await;
+    let kubeconfig = tenant.worker.kubeconfig(NOBODY).await;
+    tenant.register_as(WORKER, &kubeconfig).await;
+    wait::until("it has been tried four times", async || {
+        tenant.worker.settle_audit().await;
+        let mut requests = tenant.worker.requests(NOBODY, begun);
+        requests.retain(|it| it.resource == "namespaces" && it.name == KUBE_SYSTEM);
+        (requests.len() >= 4).then_some(())
+    })
+    .await;
+    let log = logged(&tenant.namespace);
+    let lines = log.lines().filter(|line| line.contains("cannot connect"));
+    assert_eq!(lines.count(), 1, "{log}");
     manager.stop().await;
 }
 

@@ -164,6 +164,7 @@ macro_rules! scenarios {
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
             registration::a_worker_cluster_of_another_tenant_is_refused_until_it_is_released,
             registration::a_way_around_to_the_management_cluster_is_refused_once_it_answers,
+            registration::a_kubeconfig_without_rights_is_tried_again_and_logged_once,
             registration::a_server_in_a_denied_range_is_refused_without_a_request,
             registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
             registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
