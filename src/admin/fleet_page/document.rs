@@ -13,6 +13,8 @@ use crate::tenant::summary::{
     Direction, Filter, FleetSummary, Key, Sort, State, TenantPage, is_recent,
 };
 
+/// What all pages begin and end with.
+const PAGE: &str = include_str!("page.html");
 const TEMPLATE: &str = include_str!("fleet.html");
 const TENANT: &str = include_str!("tenant.html");
 const SIGN_IN: &str = include_str!("login.html");
@@ -204,6 +206,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
+    let page = environment.add_template("page.html", PAGE);
+    debug_assert!(page.is_ok(), "it is our own: {page:?}");
     // A part of a status that is not known yet is absent.
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
