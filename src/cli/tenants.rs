@@ -147,7 +147,7 @@ fn cells(row: &Row, layout: Layout, now: Timestamp) -> Vec<Cell> {
         number(row.served),
         number(row.outdated),
         number(row.waiting()),
-        row.failing.to_string().into(),
+        number(row.failing),
         age(row.created),
     ];
     if layout.is_wide {
@@ -210,7 +210,7 @@ mod tests {
             served: Some(2),
             machine_deployments: Some(3),
             outdated: None,
-            failing: 1,
+            failing: Some(1),
             created: None,
             server: Some("https://berlin.example".to_owned()),
             paused: false,

@@ -38,14 +38,15 @@ pub struct Row {
     pub since: Option<Timestamp>,
     /// The version of the worker cluster's API server.
     pub version: Option<String>,
-    /// The number of machine deployments that are served.
+    /// The number of machine deployments that are served. This and what else is known only while
+    /// the cluster is served is `None` otherwise.
     pub served: Option<u32>,
     /// The number of machine deployments.
     pub machine_deployments: Option<u32>,
     /// The number that render a default profile that is older than the manager's.
     pub outdated: Option<u32>,
     /// The number that are refused or failing, of the hundred that a status can contain.
-    pub failing: usize,
+    pub failing: Option<u32>,
     /// The time at which the WorkerCluster was created.
     pub created: Option<Timestamp>,
     /// The API server.
@@ -59,8 +60,7 @@ pub struct Row {
 impl Row {
     /// Returns the number of machine deployments that are neither served nor failing.
     pub fn waiting(&self) -> Option<u32> {
-        let failing = u32::try_from(self.failing).unwrap_or(u32::MAX);
-        let others = self.served?.saturating_add(failing);
+        let others = self.served?.saturating_add(self.failing?);
         Some(self.machine_deployments?.saturating_sub(others))
     }
 }
@@ -221,18 +221,20 @@ fn row(found: &WorkerCluster) -> Row {
     let status = found.status.clone().unwrap_or_default();
     let ready = found.condition(ConditionType::Ready);
     let (served, all) = counts(status.served.as_deref());
+    let listed = found.condition(ConditionType::MachineDeploymentsServed);
+    let is_served = listed.is_none_or(|it| it.status != "Unknown");
     let entries = status.machine_deployments.iter();
-    let failing = entries.filter(|entry| entry.state.is_failing());
+    let failing = entries.filter(|entry| entry.state.is_failing()).count();
     Row {
         tenant: found.namespace().unwrap_or_default(),
         name: found.name_any(),
         state: ready.map_or_else(|| "Unknown".to_owned(), |it| it.reason.clone()),
         since: ready.map(|it: &Condition| it.last_transition_time.0),
         version: status.version,
-        served,
+        served: served.filter(|_| is_served),
         machine_deployments: all,
-        outdated: status.outdated,
-        failing: failing.count(),
+        outdated: status.outdated.filter(|_| is_served),
+        failing: u32::try_from(failing).ok().filter(|_| is_served),
         created: found.creation_timestamp().map(|time| time.0),
         server: status.server,
         paused: found.spec.paused,
@@ -279,7 +281,7 @@ mod tests {
         let row = row(&found);
         assert_eq!(row.state, "SomeNotServed");
         assert_eq!((row.served, row.machine_deployments), (Some(2), Some(3)));
-        assert_eq!((row.outdated, row.failing), (Some(1), 1));
+        assert_eq!((row.outdated, row.failing), (Some(1), Some(1)));
     }
 
     #[test]

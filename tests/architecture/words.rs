@@ -64,12 +64,17 @@ fn names_comments_messages_and_pages_are_plain() {
         "loadtest/src",
         "loadtest/fake-cluster/src",
     ];
+    let manifests = ["rbac", "crds", "helm", "kustomize", "monitoring"];
+    let manifests = manifests.map(|folder| format!("manifests/{folder}"));
+    let folders = folders.map(|folder| (folder.to_owned(), ["rs", "md"].as_slice()));
+    let manifests = manifests.map(|folder| (folder, ["yaml", "md"].as_slice()));
     let mut broken = folders
         .iter()
-        .flat_map(|folder| {
-            ["rs", "md"].map(|extension| check_folder(folder, extension, check_words))
+        .chain(&manifests)
+        .flat_map(|(folder, extensions)| {
+            let check = |extension: &&str| check_folder(folder, extension, check_words);
+            extensions.iter().flat_map(check)
         })
-        .flatten()
         .filter(|message| !message.starts_with(THIS_FILE))
         .collect::<Vec<_>>();
     broken.sort();

@@ -42,25 +42,21 @@ pub async fn screenshot(url: &str, how: (Scheme, Window), path: &Path) {
     show(url, how, &picture).await;
 }
 
-/// Returns how many pixels of a page, given as HTML, are to the right of a window.
-pub async fn overflow(html: &str, window: Window) -> u32 {
-    const MEASURE: &str = "<script>document.title = 'overflow ' + \
-        Math.max(0, document.documentElement.scrollWidth - innerWidth)</script></html>";
+/// Returns the value of a script's expression on a page, given as HTML, in a window.
+pub async fn measured(html: &str, window: Window, expression: &str) -> String {
+    let measure = format!("<script>document.title = 'measured ' + ({expression})</script></html>");
     let folder = ok(tempfile::tempdir(), "there is room for a folder");
     let file = folder.path().join("page.html");
     // Without the header, no policy forbids this script.
     ok(
-        std::fs::write(&file, html.replace("</html>", MEASURE)),
+        std::fs::write(&file, html.replace("</html>", &measure)),
         "it is written",
     );
     let url = format!("file://{}", file.display());
     let shown = show(&url, (Scheme::Light, window), "--dump-dom").await;
-    let measured = shown.split_once("<title>overflow ").map(|(_, rest)| rest);
-    let digits = measured.and_then(|rest| rest.split('<').next());
-    ok(
-        digits.unwrap_or_default().parse(),
-        "the script has measured",
-    )
+    let measured = shown.split_once("<title>measured ").map(|(_, rest)| rest);
+    let measured = measured.and_then(|rest| rest.split('<').next());
+    measured.expect("the script has measured").to_owned()
 }
 
 async fn show(url: &str, (scheme, window): (Scheme, Window), how: &str) -> String {

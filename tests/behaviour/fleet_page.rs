@@ -6,7 +6,7 @@ use osm::api::names::PROFILE;
 use serde_json::Value;
 
 use crate::suite::administrator::get;
-use crate::suite::browser::{Scheme, WINDOWS, Window, dom, overflow, screenshot};
+use crate::suite::browser::{Scheme, WINDOWS, Window, dom, measured, screenshot};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{page, page_with, send};
 use crate::suite::process::Binary;
@@ -16,6 +16,23 @@ use crate::suite::world::World;
 
 /// Refused in a sentence that has this in it, and must stay text.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+/// How many pixels of the page are to the right of the window.
+const OVERFLOW: &str = "Math.max(0, document.documentElement.scrollWidth - innerWidth)";
+/// Where a heading is, in pixels below the top of the window, when the first row is scrolled to it.
+const HEADING: &str = "(document.body.style.minHeight = '300vh', \
+    document.querySelector('tbody tr').scrollIntoView(), \
+    document.querySelector('thead th').getBoundingClientRect().top)";
+/// Stands before the page's script, and keeps what it would do at an interval.
+const KEEP_THE_INTERVAL: &str = "<script>let kept; \
+    window.setInterval = (...given) => { kept = given; };</script><main>";
+/// The interval, and how the page navigates when it is over.
+const RELOAD: &str = "(() => { let went; \
+    navigation.onnavigate = (event) => { went = event.navigationType; event.preventDefault(); }; \
+    kept[0](); return `${kept[1]} ${went}`; })()";
+/// Whether each tenant's state is inside the window.
+const STATES: &str = "[...document.querySelectorAll('tbody .state')] \
+    .map((it) => it.getBoundingClientRect()) \
+    .every((it) => it.width > 0 && it.left >= 0 && it.right <= innerWidth)";
 /// The picture in the documentation is no larger.
 const PICTURE_BYTES_MAX: usize = 100_000;
 
@@ -210,12 +227,11 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
     ] {
         assert!(told.contains(part), "{part} is missing in {told}");
     }
-    fits((&address, "/fleet")).await;
-    fits((
-        &address,
-        &format!("/fleet?tenant={}/worker", lisbon.namespace),
-    ))
-    .await;
+    let one = format!("/fleet?tenant={}/worker", lisbon.namespace);
+    for path in ["/fleet", &one] {
+        fits((&address, path)).await;
+    }
+    reloads_and_keeps_its_headings(&address).await;
     lisbon.annotate("broken", (PROFILE, HOSTILE)).await;
     wait::until("the page shows the hostile name", async || {
         let told = page(&address, "/fleet.json").await;
@@ -231,6 +247,7 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
         assert!(page.contains("&lt;img src=x"), "it is told: {page}");
         assert!(!page.contains("<img"), "it is text: {page}");
         assert!(page.contains("3</span> of 3 tenants"), "{page}");
+        assert!(page.contains(" here)"), "the local time is shown: {page}");
     }
     for filter in [
         "q=BERLIN",
@@ -258,8 +275,29 @@ async fn fits((address, path): (&str, &str)) {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let (_, html) = answer.split_once("\r\n\r\n").expect("it has a body");
     for window in WINDOWS {
-        assert_eq!(overflow(html, window).await, 0, "{path} at {window:?}");
+        let beside = measured(html, window, OVERFLOW).await;
+        assert_eq!(beside, "0", "{path} at {window:?}");
     }
+}
+
+/// A reload each minute, headings that stay when the page is scrolled, and states that a telephone
+/// shows.
+async fn reloads_and_keeps_its_headings(address: &str) {
+    let [desk, _, telephone] = WINDOWS;
+    for (path, expected) in [
+        ("/fleet", "60000 reload"),
+        ("/fleet?pause=1", "60000 undefined"),
+    ] {
+        let answer = page(address, path).await;
+        let (_, html) = answer.split_once("\r\n\r\n").expect("it has a body");
+        let html = html.replace("<main>", KEEP_THE_INTERVAL);
+        assert_eq!(measured(&html, desk, RELOAD).await, expected, "{path}");
+    }
+    let answer = page(address, "/fleet").await;
+    let (_, html) = answer.split_once("\r\n\r\n").expect("it has a body");
+    let heading = measured(html, desk, HEADING).await;
+    assert_eq!(heading, "0", "the heading is at the top of the window");
+    assert_eq!(measured(html, telephone, STATES).await, "true");
 }
 
 /// Pictures in each window, and in both schemes.

@@ -126,6 +126,15 @@ async fn select_and_print(tenant: &Tenant, words: &[&str]) {
     assert!(version.out.contains(&manager), "{version:?}");
     let both = run(&[words, &["-A"]].concat()).await;
     assert_eq!(both.code, Some(2), "{both:?}");
+    let all = run(&[&["tenants", "-A"], kubeconfig].concat()).await;
+    assert!(all.out.contains(&tenant.namespace), "{all:?}");
+    // This machine's own address is one that a tenant's kubeconfig may not name.
+    for command in [&["plan"][..], &["explain", "workers"]] {
+        let words = [command, words.get(1..).unwrap_or_default()].concat();
+        let said = run(&words).await;
+        let flag = "--allow-loopback-servers";
+        assert!(said.all().contains(flag), "{said:?}");
+    }
     for (command, code) in [("plan", 1), ("doctor", 0)] {
         let words = [&[command][..], words.get(1..).unwrap_or_default(), &other].concat();
         let said = run(&words).await;

@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::Api;
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, REVISION};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::suite::administrator::{delete, get, list, merge};
 use crate::suite::commands::Admin;
@@ -16,7 +16,7 @@ use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::logged;
 use crate::suite::process::Manager;
 use crate::suite::proxy::Proxy;
-use crate::suite::server::{Account, Server};
+use crate::suite::server::{Account, Server, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
@@ -43,6 +43,14 @@ pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_n
     for condition in ["Connected", "Claimed", "MachineDeploymentsServed"] {
         bad.says(condition, "Unknown", "NotRegistered").await;
     }
+    let rows = ["tenants", "-n", &bad.namespace, "-o", "json"];
+    let rows = Admin::of(&bad).osm(&rows).await.out;
+    let all: Value = ok(serde_json::from_str(&rows), "it is JSON");
+    let row = all.get(0).expect("it has one tenant");
+    for count in ["served", "outdated", "failing"] {
+        assert_eq!(row[count], Value::Null, "{rows}");
+    }
+    assert_eq!(row["machineDeployments"], 1, "{rows}");
     bad.set_kubeconfig(&kubeconfig).await;
     bad.says("Ready", "True", "Ready").await;
     manager.stop().await;
@@ -144,6 +152,22 @@ pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
     event_says(&tenant, ("NamespaceTaken", "registers a worker cluster")).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     assert_eq!(claim(&spare.worker).await, None, "nothing is written there");
+    let remove = [
+        "tenant",
+        "remove",
+        "second",
+        "-n",
+        &tenant.namespace,
+        "--yes",
+    ];
+    let removed = Admin::of(&tenant).osm(&remove).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let never = "the registration is gone; the cluster was never engaged";
+    assert!(removed.all().contains(never), "{removed:?}");
+    tenant.register_as("second", &kubeconfig).await;
+    tenant
+        .says_of("second", ("Registered", "False", "NamespaceTaken"))
+        .await;
     tenant.unregister().await;
     tenant.says_of("second", ("Ready", "True", "Ready")).await;
     manager.stop().await;
@@ -346,6 +370,18 @@ pub async fn a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up(
     let manager = Manager::start(&stage, &[]).await;
     tenant.register_as(WORKER, &kubeconfig).await;
     tenant.says("Connected", "False", "Unreachable").await;
+    let own = get(&tenant.worker_clusters(), WORKER).await;
+    let why = message(&own, "Connected");
+    assert!(!why.contains("client error"), "{why}");
+    wait::until("it was tried again", async || {
+        (manager.metric("osm_engage_duration_seconds_count", "") >= 3.0).then_some(())
+    })
+    .await;
+    let log = logged(&tenant.namespace);
+    let lines = log
+        .lines()
+        .filter(|it| it.contains("cannot reach") || it.contains("cannot connect"));
+    assert_eq!(lines.count(), 1, "{log}");
     tenant.worker.start_again().await;
     drop(tenant.made("workers", "1").await);
     tenant.says("Ready", "True", "Ready").await;

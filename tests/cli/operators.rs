@@ -165,7 +165,11 @@ fn what_cannot_be_reached_is_reported_with_the_address_and_without_the_token() {
         "explain workers --kubeconfig nowhere.yaml",
         "tenant add berlin --kubeconfig nowhere.yaml --worker-kubeconfig nowhere.yaml",
         "tenant remove berlin --yes --kubeconfig nowhere.yaml",
+        "plan --kubeconfig nowhere.yaml",
+        "tenant release berlin --kubeconfig nowhere.yaml --worker-kubeconfig nowhere.yaml",
         "tenants --kubeconfig nowhere.yaml --context no-such-context",
+        "plan --kubeconfig nowhere.yaml --context no-such-context",
+        "explain workers --kubeconfig nowhere.yaml --context no-such-context",
         "tenants --kubeconfig no-such-file.yaml",
     ] {
         let ran = folder.osm(line);

@@ -286,7 +286,7 @@ reasons! {
     OverlayMismatch: Error, Tenant => "Use that of the base, or extend another profile.",
     ProfileUnusable: Error, Tenant => "Correct the profile.",
     OperatingSystemProfileError: Error, Tenant => "",
-    NoDefaultProfile: Error, Tenant => "Name one.",
+    NoDefaultProfile: Error, Tenant => "Name a profile in its annotation `k8c.io/operating-system-profile`.",
     SettingsRefused: Error, Operator => "",
     ProviderSpecRefused: Error, Tenant => "",
     NameTaken: Error, Tenant => "Rename one of the two.",

@@ -175,7 +175,7 @@ declare! {
         "When the first of them ends, in Unix time. Absent without tokens. One that lies in the \
          past is not renewed: its machine deployment or its cluster says why");
     JOIN_CHECKS = (COUNTER, "osm_join_checks", [JoinCheck::LABEL],
-        "Checks whether a machine can fetch its configuration and join, by what they came to");
+        "Checks whether a machine can fetch its configuration and join, by their outcome");
     TOKENS_RENEWED = (COUNTER, "osm_bootstrap_tokens_renewed", [],
         "Bootstrap tokens renewed before their end");
     API_REQUESTS = (COUNTER, "osm_api_requests", [ClusterKind::LABEL, Verb::LABEL, CodeClass::LABEL],
