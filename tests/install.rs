@@ -7,6 +7,9 @@ mod chain;
 #[cfg(test)]
 #[path = "install/chart.rs"]
 mod chart;
+#[cfg(test)]
+#[path = "install/port_forward.rs"]
+mod port_forward;
 #[path = "install/webhooks.rs"]
 mod webhooks;
 #[cfg(test)]
@@ -123,6 +126,11 @@ async fn mount(cluster: &ControlPlane, namespace: &str, name: &str) -> PathBuf {
     folder
 }
 
+/// Where the process that is installed in a namespace logs.
+fn log_of(cluster: &ControlPlane, namespace: &str) -> PathBuf {
+    cluster.folder().join(format!("{namespace}.log"))
+}
+
 /// Starts the process that a Deployment describes, by namespace and name, except where its machine
 /// differs from a pod's.
 async fn start_installed(
@@ -143,14 +151,13 @@ async fn start_installed(
     let container = pod.containers.into_iter().next();
     let arguments = container.and_then(|it| it.args).expect("it has arguments");
     let files = format!("{}/", mount(cluster, namespace, name).await.display());
-    let on_this_machine = arguments.iter().map(|argument| {
-        let port = argument.starts_with("--admin-address");
-        if port {
-            "--admin-address=127.0.0.1:0".to_owned()
-        } else {
-            argument.replace("/etc/osm/", &files)
-        }
-    });
+    let on_this_machine = arguments
+        .iter()
+        .map(|argument| match argument.strip_suffix(":8080") {
+            Some(admin_address) => format!("{admin_address}:0"),
+            None => argument.replace("/etc/osm/", &files),
+        });
+    let log = std::fs::File::create(log_of(cluster, namespace)).expect("the folder is ours");
     Command::new(env!("CARGO_BIN_EXE_osm"))
         .args(on_this_machine)
         .arg("--kubeconfig")
@@ -158,7 +165,7 @@ async fn start_installed(
         .args(["--allow-loopback-servers", "--instance=install"])
         .args(more)
         .stdin(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(log)
         .kill_on_drop(true)
         .spawn()
         .expect("the binary was built with this test")
