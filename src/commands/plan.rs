@@ -406,7 +406,7 @@ impl Tenant {
     }
 
     fn profile(&self, machine_deployment: &MachineDeployment) -> Result<Profile, NotServed> {
-        let named = ProfileName::of(machine_deployment, &self.id, &self.policy)?;
+        let named = ProfileName::of(machine_deployment, self.id.namespace(), &self.policy)?;
         let is_own = named.namespace == self.id.namespace();
         let awaits = |name: &str| {
             let defaults = built_in_profiles().unwrap_or_default();

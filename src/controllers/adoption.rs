@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, ResourceExt,
     api::{ListParams, ObjectMeta},
     core::DeserializeGuard,
 };
@@ -82,8 +81,8 @@ fn is_adopted(context: &Context) -> bool {
 /// Returns the names of the profiles that machine deployments use in the tenant's own namespace,
 /// which is where the previous manager looked for them.
 async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Error> {
-    let tenant = context.engagement.tenant();
     let policy = &context.engagement.policy;
+    let home = &*context.engagement.home.namespace;
     let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
     let mut pages = Pages::of(ListParams::default(), PAGE);
     let mut names = BTreeSet::new();
@@ -91,7 +90,7 @@ async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Err
         for found in page {
             let annotations = found.annotations();
             let namespace = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-            let is_own = profile_namespace(&tenant, policy, namespace) == tenant.namespace();
+            let is_own = profile_namespace(home, policy, namespace) == home;
             let name = annotations
                 .get(PROFILE)
                 .filter(|name| is_path_segment(name));
@@ -116,7 +115,7 @@ async fn copy(
     let Ok(theirs) = theirs.0 else {
         return Ok("cannot be read there, and is not copied");
     };
-    let here: Api<DeserializeGuard<OperatingSystemProfile>> = own_profiles(context);
+    let here: Api<DeserializeGuard<OperatingSystemProfile>> = context.engagement.home.api();
     if let Some(own) = here.get_opt(name).await? {
         let is_same = own.0.as_ref().is_ok_and(|own| own.spec == theirs.spec);
         return Ok(match (is_same, is_pinned(&own)) {
@@ -134,14 +133,14 @@ async fn copy(
         annotations: Some([(PINNED.to_owned(), "adopted".to_owned())].into()),
         ..profile.metadata
     };
-    let here: Api<OperatingSystemProfile> = own_profiles(context);
+    let here: Api<OperatingSystemProfile> = context.engagement.home.api();
     write::create(&here, &profile).await?;
     Ok("copied")
 }
 
 async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
-    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = own_profiles(context);
-    let here: Api<OperatingSystemProfile> = own_profiles(context);
+    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = context.engagement.home.api();
+    let here: Api<OperatingSystemProfile> = context.engagement.home.api();
     let Some(own) = guarded.get_opt(name).await? else {
         return Ok("is missing");
     };
@@ -155,14 +154,6 @@ async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error>
         write::replace(&here, name, &own).await?;
     }
     Ok("pinned")
-}
-
-fn own_profiles<K>(context: &Context) -> Api<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    let tenant = context.engagement.tenant();
-    Api::namespaced(context.engagement.management.client(), tenant.namespace())
 }
 
 /// Reports whether the Secrets were kept, once every machine deployment with our finalizer has been

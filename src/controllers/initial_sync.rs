@@ -53,9 +53,7 @@ pub async fn run(context: &Context) -> Result<(), kube::Error> {
 }
 
 async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Error> {
-    let tenant = context.engagement.tenant();
-    let configs: Api<DeserializeGuard<OperatingSystemConfig>> =
-        Api::namespaced(context.engagement.management.client(), tenant.namespace());
+    let configs: Api<DeserializeGuard<OperatingSystemConfig>> = context.engagement.home.api();
     let mut pages = Pages::of(ListParams::default(), PAGE);
     let asked = context.configs.now();
     while let Some(page) = pages.next(&configs).await? {
@@ -99,9 +97,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
 ///
 /// A call to the API server fails.
 pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
-    let tenant = context.engagement.tenant();
-    let configs: Api<DeserializeGuard<OperatingSystemConfig>> =
-        Api::namespaced(context.engagement.management.client(), tenant.namespace());
+    let configs: Api<DeserializeGuard<OperatingSystemConfig>> = context.engagement.home.api();
     let asked = context.configs.now();
     let key = context.digest_key();
     match configs.get_opt(name).await? {

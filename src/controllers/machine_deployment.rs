@@ -215,11 +215,8 @@ async fn serve(
     let machine_deployment = supply(context, machine_deployment, lacking).await?;
     // The profile that it names is recorded even if it cannot be served.
     let engagement = &context.engagement;
-    let named = ProfileName::of(
-        &machine_deployment,
-        &engagement.tenant(),
-        &engagement.policy,
-    );
+    let home = &engagement.home.namespace;
+    let named = ProfileName::of(&machine_deployment, home, &engagement.policy);
     let named_well = named.as_ref().ok();
     *tried = named_well.and_then(|named| update_status::profile(context, named));
     // On the heap, because it is the largest part of a reconcile, and most reconciles end before
@@ -257,11 +254,11 @@ async fn converge(
     } else {
         // Wait for the budget of the config's write first. Otherwise, the documents of a whole
         // fleet would be rendered, and wait in memory for the budget that all tenants share.
-        let management = context.engagement.management.paid(priority).await;
+        let home = context.engagement.home.clients.paid(priority).await;
         let documents = rendering::render(context, &deployment, priority).await?;
-        Some((documents, management))
+        Some((documents, home))
     };
-    let (documents, management) = rendered.unzip();
+    let (documents, home) = rendered.unzip();
     let (awaited, near_limit) = match &documents {
         Some(documents) => (None, documents.near_limit.clone()),
         None => (
@@ -293,9 +290,9 @@ async fn converge(
     // Apply them. (client)
     if writes > 0 {
         let span = tracing::info_span!("apply", changes = writes);
-        let clients = &context.engagement.management;
-        let management = management.unwrap_or_else(|| clients.client_for(priority));
-        apply(context, &deployment, (changes, management))
+        let clients = &context.engagement.home.clients;
+        let home = home.unwrap_or_else(|| clients.client_for(priority));
+        apply(context, &deployment, (changes, home))
             .instrument(span)
             .await?;
         context.join_checks.changed(&deployment.names.key);

@@ -80,8 +80,8 @@ async fn enqueue_dependents(context: &Context, created: &[String], changed: &Not
     if created.is_empty() {
         return changed.notified().await;
     }
-    let tenant = context.engagement.tenant();
-    let is_shown = |name: &String| context.profiles.get(tenant.namespace(), name).is_some();
+    let home = &context.engagement.home.namespace;
+    let is_shown = |name: &String| context.profiles.get(home, name).is_some();
     let all_shown = async {
         while !created.iter().all(is_shown) {
             changed.notified().await;
@@ -180,8 +180,7 @@ async fn install_one(
     (policy, slot): (DefaultProfiles, &SlotState),
     kept: &mut Kept,
 ) -> Result<(), kube::Error> {
-    let tenant = context.engagement.tenant();
-    let namespace = tenant.namespace();
+    let namespace = &*context.engagement.home.namespace;
     let profiles = &context.profiles;
     if profiles.is_pinned(namespace, &default.name) {
         return Ok(());
@@ -241,10 +240,10 @@ async fn read_unreadable(
     default: &DefaultProfile,
     installed_content: Option<&str>,
 ) -> Result<Option<(String, String)>, kube::Error> {
-    let tenant = context.engagement.tenant();
-    let client = context.engagement.management.client_for(Priority::Low);
+    let home = &context.engagement.home;
+    let client = home.clients.client_for(Priority::Low);
     let kind = ApiResource::erase::<OperatingSystemProfile>(&());
-    let api: Api<DynamicObject> = Api::namespaced_with(client, tenant.namespace(), &kind);
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &home.namespace, &kind);
     let found = api.get_opt(&default.name).await?;
     Ok(found.map(|found| {
         let version = found.data.pointer("/spec/version");
@@ -261,9 +260,8 @@ async fn paid<K>(context: &Context, priority: Priority) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    let tenant = context.engagement.tenant();
-    let client = context.engagement.management.paid(priority).await;
-    Api::namespaced(client, tenant.namespace())
+    let home = &context.engagement.home;
+    Api::namespaced(home.clients.paid(priority).await, &home.namespace)
 }
 
 fn mark(default: &DefaultProfile) -> (String, String) {

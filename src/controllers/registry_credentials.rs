@@ -26,7 +26,7 @@ pub async fn refresh(context: &Context) -> Refreshed {
     let read = match &secret {
         None => Ok(BTreeMap::new()),
         Some(NamespacedName { namespace, name }) => {
-            read(&context.engagement.management.client(), namespace, name).await
+            read(&context.engagement.home.clients.client(), namespace, name).await
         }
     };
     let registration = &context.engagement.registration;

@@ -108,7 +108,7 @@ impl Controllers {
         let subscriber = Arc::new(subscriber);
         let _others = self.subscribe(&context, &subscriber);
         self.profiles.resize(
-            context.engagement.tenant().namespace(),
+            &context.engagement.home.namespace,
             context.engagement.policy.profiles,
         );
         tokio::select! {
@@ -161,11 +161,11 @@ impl Controllers {
         }
     }
 
-    /// Subscribes to the configs and profiles of the tenant's own namespace, and to the profiles of
+    /// Subscribes to the configs and profiles of the tenant's home, and to the profiles of
     /// the namespaces that the operator allows. The caller keeps the subscriber for those.
     fn subscribe(&self, context: &Context, subscriber: &Arc<Subscriber>) -> Arc<Subscriber> {
-        let tenant = context.engagement.tenant();
-        self.subscriptions.subscribe(tenant.namespace(), subscriber);
+        let home = &*context.engagement.home.namespace;
+        self.subscriptions.subscribe(home, subscriber);
         let memory = &context.engagement.shared.memory;
         let of_others = Arc::new(Subscriber {
             triggers: Arc::clone(&subscriber.triggers),
@@ -175,7 +175,7 @@ impl Controllers {
             self.subscriptions.subscribe_everywhere(&of_others);
         }
         for namespace in &context.engagement.policy.profile_namespaces {
-            if namespace != tenant.namespace() {
+            if namespace != home {
                 self.subscriptions.subscribe(namespace, &of_others);
             }
         }
@@ -271,8 +271,8 @@ impl Controllers {
             queue_latency: Arc::clone(due),
             backoff: Arc::clone(&context.backoff),
         };
-        let tenant = engagement.tenant().namespace().to_owned();
-        let references = Arc::clone(&context.triggers).stream(tenant, destinations);
+        let home = Arc::clone(&engagement.home.namespace);
+        let references = Arc::clone(&context.triggers).stream(home, destinations);
         let references = stream::select(references, Arc::clone(resyncs).stream());
         let concurrency = u16::try_from(engagement.policy.reconciles_max).unwrap_or(u16::MAX);
         let reconciles = Controller::for_stream(changes, context.machine_deployments.clone())
@@ -316,9 +316,7 @@ impl Controllers {
         let changed = Notify::new();
         let follow = async {
             let mut worker_cluster = context.engagement.worker_cluster.clone();
-            let mut profiles = self
-                .profiles
-                .changes(context.engagement.tenant().namespace());
+            let mut profiles = self.profiles.changes(&context.engagement.home.namespace);
             loop {
                 tokio::select! {
                     Ok(()) = worker_cluster.changed() => {}

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     discovery::Registration,
     engage::{self, Attempt, EngageError, EngageLatency},
-    engagement::{Engagement, Reporting, Shared},
+    engagement::{Engagement, Home, Reporting, Shared},
     give_back::GiveBack,
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
@@ -326,6 +326,7 @@ impl Task {
             health: Arc::clone(&attempt.health),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
+            home: Home::in_management(&self.management, &self.registered.id.tenant),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             cluster_info,
             cluster_info_bell: Arc::clone(&bell),
@@ -337,7 +338,6 @@ impl Task {
         };
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
         let (status, clock) = (&self.registered.status, &self.shared.clock);
-        let expiries = &attempt.expiries;
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
@@ -345,7 +345,7 @@ impl Task {
             () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_probing(&attempt.health, &attempt.worker) => {}
-            () = engage::keep_warning_of_expiry(status, clock, expiries) => {}
+            () = engage::keep_warning_of_expiry(status, clock, &attempt.expiries) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(
                 &self.shared,

@@ -3,6 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +100,33 @@ pub struct Reporting {
     pub cancel: CancellationToken,
 }
 
+/// Where a tenant's profiles and configs are: one namespace of one cluster.
+#[derive(Clone)]
+pub struct Home {
+    /// The API of that cluster.
+    pub clients: Clients,
+    /// The namespace.
+    pub namespace: Arc<str>,
+}
+
+impl Home {
+    /// Returns a tenant's namespace in the management cluster.
+    pub fn in_management(clients: &Clients, tenant: &TenantId) -> Self {
+        Self {
+            clients: clients.clone(),
+            namespace: tenant.namespace().into(),
+        }
+    }
+
+    /// Returns the API of a kind in this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.clients.client(), &self.namespace)
+    }
+}
+
 /// An engaged worker cluster.
 #[derive(Clone)]
 pub struct Engagement {
@@ -115,6 +144,8 @@ pub struct Engagement {
     pub worker_budget: Arc<Budget>,
     /// The tenant's share of the management API.
     pub management: Clients,
+    /// Where the tenant's profiles and configs are.
+    pub home: Home,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// The cluster info. It is read again from time to time.

@@ -16,7 +16,7 @@ use super::{
     adoption::Predecessor,
     cluster_info::{self, InUse},
     engage::{Reading, not_prepared},
-    engagement::{Engagement, ServeFunction, Shared},
+    engagement::{Engagement, Home, ServeFunction, Shared},
     registry::Registry,
     worker_clusters,
 };
@@ -191,6 +191,7 @@ impl SingleCluster {
             health: Arc::clone(&self.health),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
+            home: Home::in_management(&self.management, &self.id.tenant),
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             cluster_info,
             cluster_info_bell: Arc::clone(&bell),

@@ -41,7 +41,7 @@ use crate::telemetry::metrics::{ClusterKind, SecretKind};
 /// The number of requests for a deletion and a creation.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// Writes the changes. Configs are written with the client that is passed in.
+/// Writes the changes. Configs are written with the client of the home that is passed in.
 ///
 /// # Errors
 ///
@@ -49,13 +49,13 @@ const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 pub async fn apply(
     context: &Context,
     deployment: &Deployment,
-    (changes, management): (Vec<Change>, Client),
+    (changes, home): (Vec<Change>, Client),
 ) -> Result<(), Error> {
     let apply = Apply {
         context,
         deployment,
         secrets: Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS),
-        configs: Api::namespaced(management, context.engagement.tenant().namespace()),
+        configs: Api::namespaced(home, &context.engagement.home.namespace),
     };
     for change in changes {
         apply.change(change).await?;

@@ -76,7 +76,7 @@ async fn profile(
         Err(invalid) => return Ok(Err(invalid.into())),
     };
     tracing::Span::current().record("profile", &named.name);
-    let is_own = named.namespace == context.engagement.tenant().namespace();
+    let is_own = *named.namespace == *context.engagement.home.namespace;
     let settings = context.default_profile_settings();
     let awaits = |name: &str| is_own && settings.installs(name, &context.defaults);
     let shared = match find_profile(&named, &*context.profiles, awaits) {

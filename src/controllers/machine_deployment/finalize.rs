@@ -218,9 +218,7 @@ async fn verify_config(context: &Context, name: &str) -> Result<(), Error> {
 
 async fn remove_config(context: &Context, seen: &ObjectMeta) -> Result<(), Error> {
     let name = seen.name.as_deref().unwrap_or_default();
-    let tenant = context.engagement.tenant();
-    let configs: Api<OperatingSystemConfig> =
-        Api::namespaced(context.engagement.management.client(), tenant.namespace());
+    let configs: Api<OperatingSystemConfig> = context.engagement.home.api();
     let deleted = delete(&configs, seen).await;
     if matches!(deleted, Err(Error::Conflict { .. })) {
         verify_config(context, name).await?;

@@ -29,8 +29,7 @@ pub struct Tried {
 /// Returns the profile that a machine deployment names, as it is installed now.
 pub fn profile(context: &Context, named: &ProfileName) -> Option<Box<ProfileTried>> {
     let ProfileName { namespace, name } = named;
-    let tenant = context.engagement.tenant();
-    let own = tenant.namespace();
+    let own = &*context.engagement.home.namespace;
     let version = context
         .profiles
         .get(namespace, name)?

@@ -75,10 +75,11 @@ impl TriggerRouter {
         self.bell.notify_one();
     }
 
-    /// Returns an endless stream of the machine deployments to reconcile now.
+    /// Returns an endless stream of the machine deployments to reconcile now. `home` is the
+    /// namespace of the tenant's profiles.
     pub fn stream(
         self: Arc<Self>,
-        tenant: String,
+        home: Arc<str>,
         destinations: Destinations,
     ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
         stream::unfold(self, |triggers| async move {
@@ -86,7 +87,7 @@ impl TriggerRouter {
             let pending = triggers.take();
             Some((pending, triggers))
         })
-        .flat_map(move |pending| stream::iter(destinations.now(&pending, &tenant)))
+        .flat_map(move |pending| stream::iter(destinations.now(&pending, &home)))
     }
 
     fn take(&self) -> HashSet<Affected> {
@@ -113,16 +114,16 @@ impl Affected {
     }
 
     /// Returns true if a resync for this trigger includes the machine deployment.
-    fn includes(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
+    fn includes(&self, machine_deployment: &MachineDeployment, home: &str) -> bool {
         match self {
             Self::Everywhere | Self::Listed => true,
             Self::Profile { namespace, name } => {
                 let annotations = machine_deployment.annotations();
                 let from = annotations
                     .get(PROFILE_NAMESPACE)
-                    .map_or(tenant, String::as_str);
-                // In an adopted cluster, its own kube-system stands for the tenant's namespace.
-                let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
+                    .map_or(home, String::as_str);
+                // In an adopted cluster, its own kube-system stands for the tenant's home.
+                let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == home);
                 is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
             }
             Self::Made(_) | Self::Token(_) | Self::Overlapping(_) => false,
@@ -153,7 +154,7 @@ impl Affected {
 
 impl Destinations {
     /// Returns the machine deployments to reconcile now. The others wait for a resync.
-    fn now(&self, pending: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
+    fn now(&self, pending: &HashSet<Affected>, home: &str) -> Vec<ObjectRef<MachineDeployment>> {
         let mut found = BTreeMap::new();
         let mut concerns = |it: Arc<MachineDeployment>, affected| {
             let name = (it.namespace(), it.name_any());
@@ -169,7 +170,7 @@ impl Destinations {
         if !resync.is_empty() {
             for it in self.machine_deployments.state() {
                 let of_it = resync.iter().copied();
-                let of_it = of_it.filter(|affected| affected.includes(&it, tenant));
+                let of_it = of_it.filter(|affected| affected.includes(&it, home));
                 if let Some(affected) = of_it.min_by_key(|affected| affected.order()) {
                     concerns(it, affected);
                 }

@@ -16,7 +16,7 @@ use osm_api::{
 };
 use osm_render::{input::ProviderConfig, overlay::OverlayError};
 use osm_rules::machine_deployment::default_profile;
-use osm_tenant::{id::TenantId, policy::TenantPolicy};
+use osm_tenant::policy::TenantPolicy;
 
 /// machine-controller sets the revision right after it creates the first MachineSet; a machine
 /// deployment without one is served with an empty revision after this long.
@@ -174,20 +174,21 @@ impl fmt::Display for ProfileName {
 }
 
 impl ProfileName {
-    /// Returns the profile that a machine deployment names.
+    /// Returns the profile that a machine deployment names. `home` is the namespace of the tenant's
+    /// own profiles.
     ///
     /// # Errors
     ///
     /// The tenant may not use profiles of that namespace.
     pub fn of(
         machine_deployment: &MachineDeployment,
-        tenant: &TenantId,
+        home: &str,
         policy: &TenantPolicy,
     ) -> Result<Self, Invalid> {
         let annotations = machine_deployment.annotations();
         let named = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-        let namespace = profile_namespace(tenant, policy, named);
-        if !policy.allows_profiles_of(tenant, &namespace) {
+        let namespace = profile_namespace(home, policy, named);
+        if !policy.allows_profiles_of(home, &namespace) {
             return Err(Invalid::ProfileForbidden { namespace });
         }
         let name = annotations.get(PROFILE).cloned().unwrap_or_default();
@@ -195,23 +196,24 @@ impl ProfileName {
     }
 }
 
-/// Returns the namespace that a machine deployment's profile is read from. The worker cluster's
-/// `kube-system`, where the program that osm replaces has its profiles, means the tenant's own.
+/// Returns the namespace that a machine deployment's profile is read from. `home` is the namespace
+/// of the tenant's own profiles. `kube-system`, where the program that osm replaces has its
+/// profiles, means that one, too.
 ///
 /// ```
 /// use osm_plan::found::profile_namespace;
-/// use osm_tenant::{id::TenantId, policy::TenantPolicy};
+/// use osm_tenant::policy::TenantPolicy;
 ///
-/// let (tenant, policy) = (TenantId::new("berlin"), TenantPolicy::default());
-/// let of = |named| profile_namespace(&tenant, &policy, named);
+/// let policy = TenantPolicy::default();
+/// let of = |named| profile_namespace("berlin", &policy, named);
 /// assert_eq!(of(None), "berlin");
 /// assert_eq!(of(Some("kube-system")), "berlin");
 /// assert_eq!(of(Some("shared")), "shared");
 /// ```
-pub fn profile_namespace(tenant: &TenantId, policy: &TenantPolicy, named: Option<&str>) -> String {
+pub fn profile_namespace(home: &str, policy: &TenantPolicy, named: Option<&str>) -> String {
     match named.unwrap_or_default() {
-        KUBE_SYSTEM if policy.allows_profiles_of(tenant, KUBE_SYSTEM) => KUBE_SYSTEM.to_owned(),
-        "" | KUBE_SYSTEM => tenant.namespace().to_owned(),
+        KUBE_SYSTEM if policy.allows_profiles_of(home, KUBE_SYSTEM) => KUBE_SYSTEM.to_owned(),
+        "" | KUBE_SYSTEM => home.to_owned(),
         named => named.to_owned(),
     }
 }
@@ -302,9 +304,8 @@ mod tests {
 
     #[test]
     fn the_namespace_of_the_program_before_us_means_the_tenants_own() {
-        let berlin = TenantId::new("berlin");
         let policy = TenantPolicy::default();
-        let of = |named| profile_namespace(&berlin, &policy, named);
+        let of = |named| profile_namespace("berlin", &policy, named);
         for named in [None, Some(""), Some(KUBE_SYSTEM), Some("berlin")] {
             assert_eq!(of(named), "berlin", "{named:?}");
         }
@@ -313,7 +314,7 @@ mod tests {
             profile_namespaces: BTreeSet::from([KUBE_SYSTEM.to_owned()]),
             ..TenantPolicy::default()
         };
-        let named = profile_namespace(&berlin, &allowing, Some(KUBE_SYSTEM));
+        let named = profile_namespace("berlin", &allowing, Some(KUBE_SYSTEM));
         assert_eq!(named, KUBE_SYSTEM);
     }
 }

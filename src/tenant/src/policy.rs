@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
-use super::{access::AccessRules, class::TenantClass, id::TenantId};
+use super::{access::AccessRules, class::TenantClass};
 
 /// The limits of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,9 +149,10 @@ impl Default for TenantPolicy {
 }
 
 impl TenantPolicy {
-    /// Returns true if the tenant's machine deployments may use profiles from a namespace.
-    pub fn allows_profiles_of(&self, tenant: &TenantId, namespace: &str) -> bool {
-        tenant.namespace() == namespace
+    /// Returns true if machine deployments of a tenant may use profiles from a namespace. `home` is
+    /// the namespace of the tenant's own.
+    pub fn allows_profiles_of(&self, home: &str, namespace: &str) -> bool {
+        home == namespace
             || self.profile_reach == ProfileReach::Everywhere
             || self.profile_namespaces.contains(namespace)
     }
@@ -181,7 +182,6 @@ mod tests {
             profile_namespaces: BTreeSet::from(["shared-profiles".to_owned()]),
             ..TenantPolicy::default()
         };
-        let berlin = TenantId::new("tenant-berlin");
         for (namespace, allowed) in [
             ("tenant-berlin", true),
             ("shared-profiles", true),
@@ -189,7 +189,7 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(
-                policy.allows_profiles_of(&berlin, namespace),
+                policy.allows_profiles_of("tenant-berlin", namespace),
                 allowed,
                 "{namespace}"
             );
