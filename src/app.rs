@@ -65,7 +65,7 @@ use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
     pulse::Pulse,
 };
-use crate::tenant::{mode::Mode, policy::RequestBudget};
+use crate::tenant::policy::RequestBudget;
 
 /// The environment of the process. Tests use in-memory clusters and their own clock.
 pub struct Outside {
@@ -228,7 +228,7 @@ pub async fn run_with(
     let controllers = controllers(&settings, &scope, own, &outside.memory);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
-    tasks.watch_management(&client, [&scope, &scope], &controllers);
+    tasks.watch_management(&client, &scope, &controllers);
     let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
     tasks.spawn(open_gate(readiness.clone(), profiles, clusters));
     tasks.spawn(open_membership_gate(readiness, placement.shards.clone()));
@@ -244,7 +244,7 @@ pub async fn run_with(
         former_management_clusters: settings.former_management_clusters,
         connector: outside.connector,
         policies: settings.policies,
-        defaults,
+        defaults: defaults.into(),
         request_timeout: settings.request_timeout,
         cluster_info_interval: settings.cluster_info_interval,
         permits: Permits::new(settings.reconciles_max),
@@ -388,9 +388,6 @@ fn controllers(
         join_check: settings.join_check,
         limits: Limits::default(),
         renderer,
-        mode: Mode::Fleet,
-        registry_credentials: None,
-        bootstrap_account: None,
     };
     Controllers::new(scope, defaults, policies, rules)
 }

@@ -10,11 +10,10 @@ use super::lifeline;
 use crate::admin::{self, AdminState};
 use crate::client::watch::Scope;
 use crate::controllers::{
-    profile_store,
     rollout::{Rollout, Tenants},
     serve::Controllers,
-    watch::follow_configs,
 };
+use crate::fleet::engagement::HomeWatches;
 use crate::telemetry::{chain::chain, metrics::Metrics};
 use crate::tenant::waves::Pace;
 
@@ -71,26 +70,16 @@ impl ProcessTasks {
         self.spawn(rollout.run());
     }
 
-    /// Watches configs and profiles, each in a scope of its own.
+    /// Watches the homes of tenants in the management cluster.
     pub(super) fn watch_management(
         &mut self,
         client: &Client,
-        [of_configs, of_profiles]: [&Scope; 2],
+        scope: &Scope,
         controllers: &Controllers,
     ) {
-        let subscriptions = &controllers.subscriptions;
-        self.spawn(follow_configs(
-            client.clone(),
-            of_configs.clone(),
-            Arc::clone(subscriptions),
-        ));
-        let profiles = Arc::clone(&controllers.profiles);
-        self.spawn(profile_store::follow(
-            client.clone(),
-            of_profiles.clone(),
-            profiles,
-            Arc::clone(subscriptions),
-        ));
+        let (client, controllers) = (client.clone(), controllers.clone());
+        let watches = HomeWatches::in_management(scope);
+        self.spawn(async move { controllers.follow(client, watches).await });
     }
 
     /// Waits until a task panics.

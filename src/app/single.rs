@@ -20,13 +20,17 @@ use crate::client::{
     watch::Scope,
 };
 use crate::controllers::{context::Rules, profile_store::content_digest, serve::Controllers};
-use crate::fleet::single_cluster::{self, Reached};
+use crate::fleet::{
+    engagement::HomeWatches,
+    single_cluster::{self, Reached},
+};
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::Limits;
 use crate::render_worker::{Pool, Renderer};
 use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, LeaderElection};
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
+    defaults::TenantDefaults,
     id::RegistrationId,
     mode::Mode,
     policies::TenantPolicies,
@@ -150,10 +154,6 @@ pub async fn run_with(
     let [management_fence, worker_fence] = fences(&leaders);
     tasks.spawn(outside.renderer.clone().stop_idle());
     let controllers = controllers(&settings, outside.renderer.clone())?;
-    let counted = (ClusterKind::Management, &outside.metrics);
-    let client = process_client(&outside.management, REQUEST_TIMEOUT, counted);
-    let scopes = [&scope(&settings), &profile_scope(&settings)];
-    tasks.watch_management(&client, scopes, &controllers);
     let worker = outside.worker.take();
     let worker = worker.unwrap_or_else(|| outside.management.clone());
     let policy = policy(&settings);
@@ -161,7 +161,17 @@ pub async fn run_with(
     let params = single_cluster::Params {
         id: RegistrationId::new(&settings.namespace, settings.mode.name()),
         policy,
-        settings: Arc::new(settings.tenant),
+        watches: HomeWatches {
+            configs: scope(&settings),
+            profiles: profile_scope(&settings),
+            health: None,
+        },
+        mode: settings.mode,
+        defaults: TenantDefaults {
+            settings: Arc::new(settings.tenant),
+            registry_credentials: settings.registry_credentials,
+            bootstrap_account: settings.bootstrap_account,
+        },
         management: Reached {
             transport: outside.management,
             fence: management_fence,
@@ -271,9 +281,6 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
         join_check: false,
         limits: Limits::default(),
         renderer,
-        mode: settings.mode,
-        registry_credentials: settings.registry_credentials.clone(),
-        bootstrap_account: settings.bootstrap_account.clone(),
     };
     let policies = (Arc::new(policies), Arc::default());
     let scope = profile_scope(settings);

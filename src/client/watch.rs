@@ -154,6 +154,14 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Creates the description of a watch in a cluster. Only worker clusters have a health.
+    pub fn of(what: &'static str, health: Option<&Arc<Health>>) -> Self {
+        Self {
+            what,
+            health: health.cloned(),
+        }
+    }
+
     /// Creates the description of a watch in a worker cluster.
     pub fn there(what: &'static str, health: &Arc<Health>) -> Self {
         Self {

@@ -28,10 +28,7 @@ use crate::plan::{
 };
 use crate::render::Limits;
 use crate::render_worker::Renderer;
-use crate::tenant::{
-    cluster_info::ClusterInfo,
-    mode::{Mode, NamespacedName},
-};
+use crate::tenant::{cluster_info::ClusterInfo, mode::NamespacedName};
 
 /// The settings that the reconciles of all tenants share.
 #[derive(Clone, Debug)]
@@ -44,12 +41,6 @@ pub struct Rules {
     pub limits: Limits,
     /// Renders the templates that tenants write.
     pub renderer: Renderer,
-    /// The mode of the process.
-    pub mode: Mode,
-    /// The Secret with registry credentials, if the WorkerCluster names none.
-    pub registry_credentials: Option<NamespacedName>,
-    /// The ServiceAccount whose token kubelets bootstrap with, instead of bootstrap tokens.
-    pub bootstrap_account: Option<NamespacedName>,
 }
 
 /// The state that the reconciles of one tenant share.
@@ -112,7 +103,7 @@ impl Context {
     /// Returns the tenant's settings for default profiles.
     pub fn default_profile_settings(&self) -> DefaultProfileSettings {
         let own = self.engagement.worker_cluster.borrow();
-        DefaultProfileSettings::new(&self.engagement.shared.defaults, own.as_deref())
+        DefaultProfileSettings::new(&self.engagement.defaults.settings, own.as_deref())
     }
 
     /// Returns the name of the Secret with registry credentials in the management cluster, if any.
@@ -125,7 +116,7 @@ impl Context {
             namespace: self.engagement.tenant().namespace().to_owned(),
             name: reference.name.clone(),
         });
-        named.or_else(|| self.rules.registry_credentials.clone())
+        named.or_else(|| self.engagement.defaults.registry_credentials.clone())
     }
 
     /// Returns the cluster info that was read last.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::client::{clock::Clock, connect::Clients, tenant_status::TenantStatus};
 use crate::fleet::{engagement::Engagement, events};
-use crate::tenant::mode::{Mode, Right};
+use crate::tenant::mode::Right;
 
 const REPORTER: &str = "osm";
 
@@ -38,9 +38,9 @@ enum Group {
 
 impl EventWriter {
     /// Creates a writer of Events in the engaged cluster.
-    pub fn new(engagement: &Engagement, mode: Mode) -> Self {
+    pub fn new(engagement: &Engagement) -> Self {
         Self {
-            group: if mode.has(Right::WriteEvents) {
+            group: if engagement.mode.has(Right::WriteEvents) {
                 Group::Series(Mutex::default())
             } else {
                 Group::Core

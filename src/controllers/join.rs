@@ -79,7 +79,7 @@ pub async fn keep_fetcher(context: &Context) -> Result<(), PrerequisiteError> {
 }
 
 async fn correct_fetcher(context: &Context) -> Result<ConditionState, PrerequisiteError> {
-    let kept = if context.rules.mode.has(Right::KeepFetcher) {
+    let kept = if context.engagement.mode.has(Right::KeepFetcher) {
         let engagement = &context.engagement;
         prerequisites::keep_fetcher(&engagement.registration, &engagement.worker.client()).await
     } else {

@@ -347,7 +347,7 @@ fn next_reconcile(context: &Context, deployment: &Deployment) -> Duration {
 /// Returns the tenant's setting for machine deployments that name no profile.
 fn unnamed(context: &Context) -> ProfileAnnotation {
     let own = context.engagement.worker_cluster.borrow();
-    let default = context.rules.mode.profile_annotation();
+    let default = context.engagement.mode.profile_annotation();
     own.as_ref()
         .map_or(default, |own| own.spec.profile_annotation)
 }

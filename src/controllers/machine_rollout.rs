@@ -305,7 +305,7 @@ fn deadline(found: &MachineDeployment) -> Duration {
 fn setting(context: &Context) -> MachineRollout {
     let own = context.engagement.worker_cluster.borrow();
     let setting = own.as_ref().and_then(|own| own.spec.rollout?.machines);
-    setting.unwrap_or(context.engagement.shared.defaults.machine_rollout)
+    setting.unwrap_or(context.engagement.defaults.settings.machine_rollout)
 }
 
 /// Corrects the condition of a tenant whose machines were replaced before and no longer are.

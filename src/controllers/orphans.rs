@@ -24,7 +24,7 @@ use crate::tenant::mode::Right;
 ///
 /// A call to the API server fails.
 pub async fn remove(context: &Context) -> Result<(), Error> {
-    let configs = context.rules.mode.has_configs_to_itself();
+    let configs = context.engagement.mode.has_configs_to_itself();
     let configs = configs.then_some(&*context.configs);
     let mut made_for: BTreeSet<String> = configs
         .into_iter()
@@ -63,7 +63,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
 /// before everything else, and may be the only object that exists. A token without an owner is
 /// forgotten, and expires.
 async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
-    if !context.rules.mode.has(Right::DeleteTokens) {
+    if !context.engagement.mode.has(Right::DeleteTokens) {
         return Ok(Vec::new());
     }
     let api = tokens::api(&context.engagement.worker.client());

@@ -1,5 +1,6 @@
-//! The profiles of the whole fleet. Each distinct content is stored and compiled once, no matter
-//! how many tenants have it.
+//! Profiles: those of the management cluster in one store, and in a store of its own those of each
+//! worker cluster that is its tenant's home. Each distinct content is stored and compiled once, no
+//! matter how many tenants and stores have it.
 //!
 //! A profile that extends another is merged with it on request, and the result is a content like
 //! any other. Since it can be computed again, each namespace keeps only the newest results.
@@ -11,7 +12,7 @@ mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::{Arc, Weak},
+    sync::Arc,
 };
 
 use futures::{StreamExt, stream};
@@ -25,6 +26,7 @@ use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
+use self::shared::Contents;
 use self::{overlays::Overlays, room::fetch_wanted};
 pub use self::{
     room::Quotas,
@@ -39,8 +41,9 @@ use crate::api::{
     weight,
 };
 use crate::client::{
+    health::Health,
     memory::Memory,
-    watch::{RELIST_PROFILES, Scope, covers, interpret, relisted},
+    watch::{RELIST_PROFILES, Scope, Watched, covers, interpret, relisted},
 };
 use crate::render::overlay::{self, OverlayError};
 
@@ -66,7 +69,7 @@ struct Inner {
     overlays: HashMap<Key, BTreeSet<String>>,
     /// The merged overlays that have been requested, by namespace and name.
     resolved: HashMap<String, Overlays>,
-    contents: HashMap<ContentId, Weak<SharedProfile>>,
+    contents: Contents,
     /// The memory that tenants share.
     memory: Arc<Memory>,
     bells: HashMap<String, watch::Sender<()>>,
@@ -99,29 +102,6 @@ impl Inner {
         }
     }
 
-    /// Returns the only copy of a content.
-    fn intern(
-        &mut self,
-        (id, size): (ContentId, Size),
-        spec: OperatingSystemProfileSpec,
-    ) -> Arc<SharedProfile> {
-        let known = self.contents.get(&id).and_then(Weak::upgrade);
-        let shared = known.unwrap_or_else(|| Arc::new(SharedProfile::new((id, size), spec)));
-        self.make_room_for_contents();
-        self.contents.insert(id, Arc::downgrade(&shared));
-        shared
-    }
-
-    /// Drops a content that no namespace has any more.
-    fn release(&mut self, shared: Arc<SharedProfile>) {
-        let id = shared.id;
-        drop(shared);
-        let content = self.contents.get(&id);
-        if content.is_some_and(|content| content.strong_count() == 0) {
-            self.contents.remove(&id);
-        }
-    }
-
     /// Inserts, replaces or removes a profile. Returns the names of the profiles whose content
     /// changes: its own, and those of all overlays on it.
     fn put(&mut self, key: &Key, shared: Option<Arc<SharedProfile>>) -> BTreeSet<String> {
@@ -147,7 +127,7 @@ impl Inner {
             self.overlays.entry(base).or_default().insert(name.clone());
         }
         if let Some(before) = before {
-            self.release(before);
+            self.contents.release(before);
         }
         let changed = self.on_top_of(key);
         self.forget_resolved(namespace, &changed);
@@ -164,7 +144,7 @@ impl Inner {
             self.resolved.remove(namespace);
         }
         for shared in gone.into_iter().flatten() {
-            self.release(shared);
+            self.contents.release(shared);
         }
     }
 
@@ -191,7 +171,7 @@ impl Inner {
         let kept = kept.or_insert_with(|| Overlays::new(&self.memory));
         let gone = kept.put(name, resolved.clone());
         for shared in gone.into_iter().flatten() {
-            self.release(shared);
+            self.contents.release(shared);
         }
         resolved
     }
@@ -201,11 +181,11 @@ impl Inner {
             let found = self.profiles.get(&(namespace.clone(), base.to_owned()));
             found.map(|found| Arc::clone(&found.spec))
         })?;
-        Ok(self.intern(content_id(&merged), merged))
+        Ok(self.contents.intern(content_id(&merged), merged))
     }
 }
 
-/// The profiles of the whole fleet.
+/// The profiles of one cluster.
 #[derive(Debug)]
 pub struct ProfileStore {
     inner: RwLock<Inner>,
@@ -219,8 +199,20 @@ pub struct ProfileStore {
 impl ProfileStore {
     /// Creates an empty store that will be filled by this many watches.
     pub fn new(watches: usize, quotas: Quotas) -> Self {
+        Self::with(Contents::default(), watches, quotas)
+    }
+
+    /// Creates another empty store. The two have one copy of each content.
+    #[must_use]
+    pub fn beside(&self, watches: usize, quotas: Quotas) -> Self {
+        let contents = self.inner.read().contents.clone();
+        Self::with(contents, watches, quotas)
+    }
+
+    fn with(contents: Contents, watches: usize, quotas: Quotas) -> Self {
         Self {
             inner: RwLock::new(Inner {
+                contents,
                 memory: Arc::clone(&quotas.memory),
                 ..Inner::default()
             }),
@@ -308,7 +300,7 @@ impl ProfileStore {
                 return changed;
             }
         }
-        let shared = inner.intern((id, size), spec);
+        let shared = inner.contents.intern((id, size), spec);
         changed.extend(inner.put(key, Some(shared)));
         self.wanted.notify_one();
         changed
@@ -381,15 +373,15 @@ fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, Size) {
     (Sha256::digest(&json).into(), size)
 }
 
-/// Watches the profiles of the management cluster until cancelled.
+/// Watches the profiles of a cluster until cancelled. `health` is that of a worker cluster.
 pub async fn follow(
-    management: Client,
+    (client, health): (Client, Option<Arc<Health>>),
     scope: Scope,
     store: Arc<ProfileStore>,
     subscriptions: Arc<Subscriptions>,
 ) {
     let apis = scope
-        .apis::<DeserializeGuard<OperatingSystemProfile>>(&management)
+        .apis::<DeserializeGuard<OperatingSystemProfile>>(&client)
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
@@ -402,14 +394,18 @@ pub async fn follow(
             listed: BTreeSet::new(),
             is_complete: false,
         };
-        interpret("profiles", events, move |event| {
-            follower.event(event);
-            Some(())
-        })
+        interpret(
+            Watched::of("profiles", health.as_ref()),
+            events,
+            move |event| {
+                follower.event(event);
+                Some(())
+            },
+        )
         .boxed()
     });
     let watches = stream::select_all(watches).collect::<()>();
-    tokio::join!(watches, fetch_wanted(management, &store, &subscriptions));
+    tokio::join!(watches, fetch_wanted(client, &store, &subscriptions));
 }
 
 fn notify(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSet<String>) {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kube::{
-    Api,
+    Api, Client,
     api::ListParams,
     runtime::{
         Controller,
@@ -29,7 +29,7 @@ use super::{
     machine_rollout,
     object_cache::ObjectCache,
     orphans, profile,
-    profile_store::{ProfileStore, Quotas},
+    profile_store::{self, ProfileStore, Quotas},
     registry_credentials,
     state::{
         self, foreign_writes::ForeignWrites, join_queue::JoinQueue, known_machines::KnownMachines,
@@ -53,7 +53,7 @@ use crate::controllers::queue::{
     resync::ResyncQueue,
     triggers::{Affected, Destinations, TriggerRouter},
 };
-use crate::fleet::engagement::Engagement;
+use crate::fleet::engagement::{Engagement, HomeWatches};
 use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
 use crate::tenant::{policies::TenantPolicies, policy::ProfileReach, report::ConditionState};
@@ -97,6 +97,54 @@ impl Controllers {
 
     /// Serves an engaged cluster until it is disengaged.
     pub async fn serve(&self, engagement: Engagement) {
+        let Some(watches) = engagement.home.watches.clone() else {
+            return self.serve_from_home(engagement).await;
+        };
+        let own = self.for_home(&engagement, &watches);
+        let client = engagement.home.clients.client();
+        tokio::select! {
+            biased;
+            () = own.serve_from_home(engagement) => {}
+            () = own.follow(client, watches) => {}
+        }
+    }
+
+    /// Returns these controllers with a store for the profiles of the engaged tenant's home alone.
+    fn for_home(&self, engagement: &Engagement, watches: &HomeWatches) -> Self {
+        let policies = TenantPolicies {
+            rules: Vec::new(),
+            default: Arc::clone(&engagement.policy),
+        };
+        let quotas = Quotas {
+            policies: Arc::new(policies),
+            defaults: self.defaults.iter().map(|it| it.name.clone()).collect(),
+            memory: Arc::clone(&engagement.shared.memory),
+        };
+        Self {
+            profiles: Arc::new(self.profiles.beside(watches.profiles.count(), quotas)),
+            subscriptions: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Watches configs and profiles, each in a scope of its own, until cancelled.
+    pub async fn follow(&self, client: Client, watches: HomeWatches) {
+        let HomeWatches {
+            configs,
+            profiles,
+            health,
+        } = watches;
+        let subscriptions = &self.subscriptions;
+        let reached = || (client.clone(), health.clone());
+        let follow_configs = watches::follow_configs(reached(), configs, Arc::clone(subscriptions));
+        let store = Arc::clone(&self.profiles);
+        let follow_profiles =
+            profile_store::follow(reached(), profiles, store, Arc::clone(subscriptions));
+        tokio::join!(Box::pin(follow_configs), Box::pin(follow_profiles));
+    }
+
+    /// Serves an engaged cluster until it is disengaged, while its home is watched.
+    async fn serve_from_home(&self, engagement: Engagement) {
         let cancel = engagement.cancel.clone();
         let (store, writer) = reflector::store();
         let triggers = Arc::new(TriggerRouter::default());
@@ -133,7 +181,7 @@ impl Controllers {
         let bytes_max = policy.metadata_bytes_max();
         let cache = || ObjectCache::within(bytes_max, Reservation::for_cache(&memory));
         Context {
-            recorder: EventWriter::new(&engagement, self.rules.mode),
+            recorder: EventWriter::new(&engagement),
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),

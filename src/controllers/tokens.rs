@@ -70,7 +70,7 @@ async fn keep_newest(
             known
         }
     };
-    if !context.rules.mode.has(Right::DeleteTokens) {
+    if !context.engagement.mode.has(Right::DeleteTokens) {
         return Ok(());
     }
     let metadata = ObjectMeta {

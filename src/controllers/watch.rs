@@ -1,5 +1,5 @@
-//! The watches of a tenant's reconciles: two in the worker cluster, and the fleet's watch of
-//! configs in the management cluster.
+//! The watches of a tenant's reconciles: two in the worker cluster, and that of configs in the
+//! cluster of the tenant's home.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -262,10 +262,15 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) -> New
     news
 }
 
-/// Follows the configs of the management cluster, by their metadata alone, until cancelled.
-pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc<Subscriptions>) {
+/// Follows the configs of a cluster, by their metadata alone, until cancelled. `health` is that of
+/// a worker cluster.
+pub async fn follow_configs(
+    (client, health): (Client, Option<Arc<Health>>),
+    scope: Scope,
+    subscriptions: Arc<Subscriptions>,
+) {
     let apis = scope
-        .apis::<PartialObjectMeta<OperatingSystemConfig>>(&management)
+        .apis::<PartialObjectMeta<OperatingSystemConfig>>(&client)
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         let subscriptions = Arc::clone(&subscriptions);
@@ -275,28 +280,32 @@ pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc
             watcher::watcher(api.clone(), config)
         };
         let events = relisted(RELIST, PAGE_OF_METADATA, watch, Ok);
-        interpret("configs", events, move |event| {
-            match event {
-                Event::Init => {
-                    listed.clear();
-                    subscriptions.configs_list_begins(limit.as_ref());
+        interpret(
+            Watched::of("configs", health.as_ref()),
+            events,
+            move |event| {
+                match event {
+                    Event::Init => {
+                        listed.clear();
+                        subscriptions.configs_list_begins(limit.as_ref());
+                    }
+                    Event::InitApply(found) => {
+                        let namespace = found.namespace().unwrap_or_default();
+                        listed
+                            .entry(namespace)
+                            .or_default()
+                            .insert(found.name_any());
+                        subscriptions.config_changed(&found.metadata);
+                    }
+                    Event::Apply(found) => subscriptions.config_changed(&found.metadata),
+                    Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
+                    Event::InitDone => {
+                        subscriptions.configs_listed(limit.as_ref(), &std::mem::take(&mut listed));
+                    }
                 }
-                Event::InitApply(found) => {
-                    let namespace = found.namespace().unwrap_or_default();
-                    listed
-                        .entry(namespace)
-                        .or_default()
-                        .insert(found.name_any());
-                    subscriptions.config_changed(&found.metadata);
-                }
-                Event::Apply(found) => subscriptions.config_changed(&found.metadata),
-                Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
-                Event::InitDone => {
-                    subscriptions.configs_listed(limit.as_ref(), &std::mem::take(&mut listed));
-                }
-            }
-            Some(())
-        })
+                Some(())
+            },
+        )
         .boxed()
     });
     stream::select_all(watches).collect::<()>().await;

@@ -3,7 +3,9 @@
 //! A failure is retried with a delay that grows up to a limit, with jitter. A changed kubeconfig is
 //! tried at once. All of this costs other tenants nothing but a share of the permits.
 
-use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
+mod give_back;
+
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 use k8s_openapi::api::core::v1::Secret;
@@ -11,7 +13,7 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +21,10 @@ use super::{
     discovery::Registration,
     engage::{self, Attempt, EngageError, EngageLatency},
     engagement::{Engagement, Home, Reporting, Shared},
-    give_back::GiveBack,
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
 };
-use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::client::{
     connect::{ClientParts, Clients, Share},
     fence::Fence,
@@ -36,17 +37,13 @@ use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
     class::TenantClass,
     id::{RegistrationId, TenantId},
+    mode::Mode,
     policy::TenantPolicy,
-    report::{ConditionState, Removal},
 };
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
 /// timeout and a render.
 const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How long releasing a cluster is retried. The restart of an API server takes less, and a cluster
-/// that was removed together with its registration does not come back.
-const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Serves one registered cluster until its registration is removed, or until cancelled.
 pub async fn run(
@@ -327,6 +324,8 @@ impl Task {
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             home: Home::in_management(&self.management, &self.registered.id.tenant),
+            mode: Mode::Fleet,
+            defaults: self.shared.defaults.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             cluster_info,
             cluster_info_bell: Arc::clone(&bell),
@@ -378,110 +377,6 @@ impl Task {
                 _ = ownerships.changed() => {}
             }
         }
-    }
-
-    /// Releases the cluster as its WorkerCluster specifies, because the registration was removed. A
-    /// failed call is retried for a limited time. There is no later attempt, because the kubeconfig
-    /// is gone with the registration. A registration that returns ends this.
-    async fn give_back(
-        &self,
-        registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
-        cancel: &CancellationToken,
-    ) {
-        let own = self.registered.worker_cluster.borrow().clone();
-        let command = format!(
-            "`osm tenant remove {} -n {} --on-removal release --worker-kubeconfig FILE` gives it \
-             back",
-            self.registered.id.name, self.registered.id.tenant,
-        );
-        let Some(attempt) = &self.last else {
-            return match own.as_deref().map(was_served) {
-                Some(Served::Maybe) => {
-                    let message = format!(
-                        "the registration is gone, and no replica that had its kubeconfig runs; \
-                         if the cluster was not given back, {command}"
-                    );
-                    self.gone(Removal::KubeconfigGone, &message);
-                }
-                Some(Served::ForAnother) => {
-                    let message = "the registration is gone; somebody else has claimed the \
-                                   cluster, and it stays as it is";
-                    self.gone(Removal::NeverEngaged, message);
-                }
-                Some(Served::Never) | None => {
-                    let message = "the registration is gone; the cluster was never engaged";
-                    self.gone(Removal::NeverEngaged, message);
-                }
-            };
-        };
-        let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
-        let mut delay = RetryDelay::default();
-        let claimant = self.shared.claimant(self.registered.id.tenant.clone());
-        let cluster = GiveBack {
-            worker: attempt.worker.client(),
-            management: self.management.client(),
-            claimant: &claimant,
-            registration: &self.registered.id.name,
-            policy: self.registered.on_removal(),
-        };
-        let mut released = BTreeSet::new();
-        loop {
-            let failed = match cluster.attempt(&mut released).await {
-                Ok((removal, message)) => return self.gone(removal, &message),
-                Err(error) => format!(
-                    "the registration is gone, and the cluster could not be given back: {}; \
-                     {command}",
-                    chain(&error)
-                ),
-            };
-            self.gone(Removal::Failed, &failed);
-            let next = Instant::now() + delay.next().unwrap_or_default();
-            if next > deadline {
-                return;
-            }
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = registrations.changed() => return,
-                () = async { sleep_until(next).await; attempt.health.due().await } => {}
-            }
-        }
-    }
-
-    /// Records in the tenant's status that the registration was removed, and whether the cluster
-    /// was released.
-    fn gone(&self, removal: Removal, message: &str) {
-        let status = &self.registered.status;
-        let released = ConditionState {
-            holds: removal.is_released(),
-            ..ConditionState::wrong(removal.reason(), message)
-        };
-        status.set_condition(ConditionType::Released, released);
-        let gone = ConditionState::wrong(Reason::RegistrationRemoved, message);
-        if status.set_condition(ConditionType::Registered, gone) {
-            tracing::info!(registration = %self.registered.id, outcome = %message, "registration removed");
-        }
-    }
-}
-
-/// What a status says about whether the cluster was served for its tenant.
-enum Served {
-    Maybe,
-    /// Somebody else has claimed it.
-    ForAnother,
-    Never,
-}
-
-fn was_served(own: &WorkerCluster) -> Served {
-    let claimed = own.condition(ConditionType::Claimed);
-    let is_identified = own
-        .status
-        .as_ref()
-        .is_some_and(|it| it.cluster_uid.is_some());
-    match claimed.map(|it| it.reason.as_str()) {
-        Some(reason) if reason == Reason::ClaimedByOther.as_str() => Served::ForAnother,
-        _ if is_identified => Served::Maybe,
-        _ => Served::Never,
     }
 }
 

@@ -24,14 +24,16 @@ use crate::client::{
     rate_limit::{Budget, SharedBudget},
     tenant_status::TenantStatus,
     transport::{Patience, Transport},
+    watch::Scope,
 };
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     cluster_info::ClusterInfo,
+    defaults::TenantDefaults,
     id::{RegistrationId, TenantId},
+    mode::Mode,
     policies::TenantPolicies,
     policy::TenantPolicy,
-    settings::TenantSettings,
 };
 
 /// The state that all tenants of the fleet share.
@@ -52,8 +54,8 @@ pub struct Shared {
     pub connector: Connector,
     /// The policies of tenants.
     pub policies: Arc<TenantPolicies>,
-    /// The settings of a tenant that sets none.
-    pub defaults: Arc<TenantSettings>,
+    /// The defaults of registered tenants.
+    pub defaults: TenantDefaults,
     /// The timeout of a call.
     pub request_timeout: Duration,
     /// The interval at which the cluster info is read again.
@@ -107,6 +109,30 @@ pub struct Home {
     pub clients: Clients,
     /// The namespace.
     pub namespace: Arc<str>,
+    /// The watches of this tenant alone; `None` if those of the whole process see its home.
+    pub watches: Option<HomeWatches>,
+}
+
+/// What the watches in a home see.
+#[derive(Clone, Debug)]
+pub struct HomeWatches {
+    /// The namespaces of configs.
+    pub configs: Scope,
+    /// The namespaces of profiles.
+    pub profiles: Scope,
+    /// The health of the cluster, if it is the worker cluster.
+    pub health: Option<Arc<Health>>,
+}
+
+impl HomeWatches {
+    /// Returns those of the whole process, in the management cluster.
+    pub fn in_management(scope: &Scope) -> Self {
+        Self {
+            configs: scope.clone(),
+            profiles: scope.clone(),
+            health: None,
+        }
+    }
 }
 
 impl Home {
@@ -115,6 +141,7 @@ impl Home {
         Self {
             clients: clients.clone(),
             namespace: tenant.namespace().into(),
+            watches: None,
         }
     }
 
@@ -146,6 +173,10 @@ pub struct Engagement {
     pub management: Clients,
     /// Where the tenant's profiles and configs are.
     pub home: Home,
+    /// The mode, which decides what we may do in these clusters.
+    pub mode: Mode,
+    /// The tenant's defaults.
+    pub defaults: TenantDefaults,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// The cluster info. It is read again from time to time.

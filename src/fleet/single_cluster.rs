@@ -16,7 +16,7 @@ use super::{
     adoption::Predecessor,
     cluster_info::{self, InUse},
     engage::{Reading, not_prepared},
-    engagement::{Engagement, Home, ServeFunction, Shared},
+    engagement::{Engagement, Home, HomeWatches, ServeFunction, Shared},
     registry::Registry,
     worker_clusters,
 };
@@ -35,8 +35,8 @@ use crate::client::{
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
-    cluster_info::ClusterInfo, id::RegistrationId, policies::TenantPolicies, policy::TenantPolicy,
-    settings::TenantSettings,
+    cluster_info::ClusterInfo, defaults::TenantDefaults, id::RegistrationId, mode::Mode,
+    policies::TenantPolicies, policy::TenantPolicy,
 };
 
 /// How long running reconciles may take to end: one request timeout and a render.
@@ -56,10 +56,14 @@ pub struct Params {
     pub id: RegistrationId,
     /// The cluster's policy.
     pub policy: Arc<TenantPolicy>,
-    /// The settings for the documents.
-    pub settings: Arc<TenantSettings>,
+    /// The mode.
+    pub mode: Mode,
+    /// What the flags say, since there is no WorkerCluster.
+    pub defaults: TenantDefaults,
     /// The cluster of profiles and configs.
     pub management: Reached,
+    /// What is watched there.
+    pub watches: HomeWatches,
     /// The cluster of machine deployments and Secrets. It may be the same.
     pub worker: Reached,
     /// The certificate authority of the worker cluster, in PEM.
@@ -98,6 +102,8 @@ struct SingleCluster {
     policy: Arc<TenantPolicy>,
     certificate_authority: Arc<[u8]>,
     id: RegistrationId,
+    watches: HomeWatches,
+    mode: Mode,
 }
 
 impl SingleCluster {
@@ -137,6 +143,8 @@ impl SingleCluster {
             policy: Arc::clone(&params.policy),
             certificate_authority: Arc::clone(&params.certificate_authority),
             id: params.id.clone(),
+            watches: params.watches.clone(),
+            mode: params.mode,
             shared: Arc::new(shared(params, &management.client())),
             management,
             worker,
@@ -191,7 +199,13 @@ impl SingleCluster {
             health: Arc::clone(&self.health),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
-            home: Home::in_management(&self.management, &self.id.tenant),
+            home: Home {
+                clients: self.management.clone(),
+                namespace: self.id.tenant.namespace().into(),
+                watches: Some(self.watches.clone()),
+            },
+            mode: self.mode,
+            defaults: self.shared.defaults.clone(),
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             cluster_info,
             cluster_info_bell: Arc::clone(&bell),
@@ -255,7 +269,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         former_management_clusters: Vec::new(),
         connector: Arc::new(|_, _| Err("nothing is registered".into())),
         policies: Arc::new(policies),
-        defaults: params.settings,
+        defaults: params.defaults,
         request_timeout: params.request_timeout,
         cluster_info_interval: params.cluster_info_interval,
         permits: Permits::new(params.policy.reconciles_max),

@@ -51,7 +51,7 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// `NodeCredentials` accordingly, unless the tenant never had that condition.
 pub fn report_setting(context: &Context) {
     let own = context.engagement.worker_cluster.borrow().clone();
-    let defaults = context.engagement.shared.defaults.node_credentials;
+    let defaults = context.engagement.defaults.settings.node_credentials;
     let setting = own.as_ref().and_then(|own| own.spec.node_credentials);
     if setting.unwrap_or(defaults) == worker_cluster::NodeCredentials::PerMachineDeployment {
         return;

@@ -107,7 +107,7 @@ async fn compile(context: &Context, shared: Arc<SharedProfile>) -> Result<Compil
 /// If a setting is invalid.
 pub fn settings(context: &Context) -> Result<Arc<TenantSettings>, SettingsError> {
     let own = context.engagement.worker_cluster.borrow().clone();
-    let defaults = &context.engagement.shared.defaults;
+    let defaults = &context.engagement.defaults.settings;
     match own {
         Some(own) => defaults.with(&own.spec).map(Arc::new),
         None => Ok(Arc::clone(defaults)),
@@ -166,7 +166,7 @@ async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, E
 /// Returns the existing token. If its renewal is due, it is read again: it may have been deleted,
 /// or renewed by another program.
 async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>, Error> {
-    if let Some(account) = &context.rules.bootstrap_account {
+    if let Some(account) = &context.engagement.defaults.bootstrap_account {
         return account_token::read(context, account).await.map(Some);
     }
     let Some(known) = context.tokens.get(&names.key) else {

@@ -144,7 +144,7 @@ impl Made {
             verify_config(context, &names.config).await?;
         }
         let config = context.configs.get(&names.config);
-        let mode = context.rules.mode;
+        let mode = context.engagement.mode;
         let tokens = if mode.has(Right::DeleteTokens) {
             removal::tokens(&context.engagement.worker.client(), &names)
                 .await

@@ -54,15 +54,6 @@ impl Inner {
         changed
     }
 
-    /// Before the table grows, removes contents that were dropped. A reconcile may have held one
-    /// longer than the last profile with it existed.
-    pub(super) fn make_room_for_contents(&mut self) {
-        if self.contents.len() == self.contents.capacity() {
-            self.contents
-                .retain(|_, content| content.strong_count() > 0);
-        }
-    }
-
     /// Before the table grows, removes the bells without subscribers.
     pub(super) fn make_room_for_bells(&mut self) {
         if self.bells.len() == self.bells.capacity() {
@@ -177,7 +168,7 @@ impl ProfileStore {
 
 /// Reads profiles that had no room when they were seen and have room now, until cancelled.
 pub(super) async fn fetch_wanted(
-    management: Client,
+    client: Client,
     store: &ProfileStore,
     subscriptions: &Subscriptions,
 ) {
@@ -185,7 +176,7 @@ pub(super) async fn fetch_wanted(
     loop {
         for key in store.wanted().await {
             let profiles: Api<DeserializeGuard<OperatingSystemProfile>> =
-                Api::namespaced(management.clone(), &key.0);
+                Api::namespaced(client.clone(), &key.0);
             let found = profiles.get_opt(&key.1).await;
             // The watch reports one that cannot be decoded.
             match found.map(|found| found.and_then(|it| it.0.ok())) {

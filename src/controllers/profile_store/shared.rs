@@ -1,6 +1,11 @@
-//! A content of profiles, and its compiled form.
+//! The contents of profiles, each with its compiled form, and one copy of each.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use parking_lot::Mutex;
 
 use super::ContentId;
 use crate::api::profile::OperatingSystemProfileSpec;
@@ -18,6 +23,49 @@ pub struct SharedProfile {
     pub(super) size: Size,
     pub(super) spec: Arc<OperatingSystemProfileSpec>,
     compiled: OnceLock<Compiled>,
+}
+
+/// The contents that stores have, by their digests. Clones are the same table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents(Arc<Mutex<HashMap<ContentId, Weak<SharedProfile>>>>);
+
+impl Contents {
+    /// Returns the only copy of a content.
+    pub(super) fn intern(
+        &self,
+        (id, size): (ContentId, Size),
+        spec: OperatingSystemProfileSpec,
+    ) -> Arc<SharedProfile> {
+        let mut known = self.0.lock();
+        if let Some(shared) = known.get(&id).and_then(Weak::upgrade) {
+            return shared;
+        }
+        // Before the table grows, contents that were dropped are removed. A reconcile may have held
+        // one longer than the last profile with it existed.
+        if known.len() == known.capacity() {
+            known.retain(|_, content| content.strong_count() > 0);
+        }
+        let shared = Arc::new(SharedProfile::new((id, size), spec));
+        known.insert(id, Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Drops a content, and forgets it if nobody else has it.
+    pub(super) fn release(&self, shared: Arc<SharedProfile>) {
+        let id = shared.id;
+        drop(shared);
+        let mut known = self.0.lock();
+        let content = known.get(&id);
+        if content.is_some_and(|content| content.strong_count() == 0) {
+            known.remove(&id);
+        }
+    }
+
+    /// Returns the number of contents.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
 }
 
 impl SharedProfile {

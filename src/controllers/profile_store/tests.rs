@@ -1,5 +1,7 @@
 //! Tests of what the store shares, and of which profiles a change affects.
 
+use std::sync::Weak;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -8,6 +8,7 @@ pub mod address;
 pub mod certificates;
 pub mod class;
 pub mod cluster_info;
+pub mod defaults;
 pub mod egress;
 pub mod host;
 pub mod id;

@@ -27,7 +27,7 @@ use crate::fleet::{
     worker_clusters::WorkerClusters,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::{policies::TenantPolicies, policy::RequestBudget, settings::TenantSettings};
+use crate::tenant::{defaults::TenantDefaults, policies::TenantPolicies, policy::RequestBudget};
 
 fn put(cluster: &Cluster, object: Value) {
     cluster.put_raw(object).expect("the kind is served");
@@ -104,7 +104,7 @@ fn shared(
         former_management_clusters: Vec::new(),
         connector: Arc::new(move |_, _| Ok(worker.clone())),
         policies: Arc::new(policies),
-        defaults: Arc::new(TenantSettings::default()),
+        defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
         cluster_info_interval: Duration::from_mins(10),
         permits: Permits::new(4),

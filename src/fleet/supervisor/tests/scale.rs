@@ -13,7 +13,7 @@ use crate::fleet::{
     supervisor::*,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::{policies::TenantPolicies, policy::TenantPolicy, settings::TenantSettings};
+use crate::tenant::{defaults::TenantDefaults, policies::TenantPolicies, policy::TenantPolicy};
 
 const REGISTRATIONS: usize = 10_000;
 
@@ -39,7 +39,7 @@ fn shared() -> Arc<Shared> {
             rules: Vec::new(),
             default: Arc::new(policy),
         }),
-        defaults: Arc::new(TenantSettings::default()),
+        defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
         cluster_info_interval: Duration::from_mins(10),
         clock: Clock::tokio(Timestamp::UNIX_EPOCH),
