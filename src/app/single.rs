@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use self::leader::Leader;
 use super::{built_in_profiles, management, process_client, process_tasks::ProcessTasks};
 use crate::admin::{AdminState, Readiness};
-use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
+use crate::api::names::KUBE_SYSTEM;
 use crate::client::{
     clock::Clock,
     fence::Fence,
     transport::{self, Patience, Transport},
     watch::Scope,
 };
-use crate::controllers::{context::Rules, profile_store::content_digest, serve::Controllers};
+use crate::controllers::{context::Rules, serve::Controllers};
 use crate::fleet::{
     engagement::HomeWatches,
     single_cluster::{self, Reached},
@@ -267,9 +267,7 @@ fn profile_reach(mode: Mode) -> ProfileReach {
 fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<Controllers> {
     let defaults: Arc<[DefaultProfile]> = match settings.default_profiles {
         DefaultProfileInstallation::Disabled => Arc::default(),
-        DefaultProfileInstallation::Kept => {
-            built_in_profiles()?.iter().map(as_it_is_stored).collect()
-        }
+        DefaultProfileInstallation::Kept => built_in_profiles()?,
     };
     let policies = TenantPolicies {
         rules: Vec::new(),
@@ -285,20 +283,6 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
     let policies = (Arc::new(policies), Arc::default());
     let scope = profile_scope(settings);
     Ok(Controllers::new(&scope, defaults, policies, rules))
-}
-
-/// Returns a default profile as the CRDs of KubeOne and KKP store it. They drop fields that they do
-/// not know, which would look like an edit. The version implies that the language is Jinja.
-fn as_it_is_stored(default: &DefaultProfile) -> DefaultProfile {
-    let spec = OperatingSystemProfileSpec {
-        template_language: None,
-        ..default.spec.clone()
-    };
-    DefaultProfile {
-        name: default.name.clone(),
-        content: content_digest(&spec),
-        spec,
-    }
 }
 
 fn scope(settings: &DropInSettings) -> Scope {

@@ -30,7 +30,7 @@ use crate::api::{
     names::{DerivedNames, PROFILE},
     profile::OperatingSystemProfileSpec,
     reason::Reason,
-    worker_cluster::NodeCredentials,
+    worker_cluster::{Home, NodeCredentials},
 };
 use crate::app::built_in_profiles;
 use crate::client::{account::Account, memory::Reservation, pages};
@@ -177,7 +177,12 @@ async fn of_tenant(
         .living()
         .filter_map(|it| tenant.answer(it, &listed.index));
     let mut answers: Vec<Answer> = answers.collect();
-    let writes = prerequisites::plan_fetcher(&tenant.worker).await?;
+    let own = tenant.own.as_ref();
+    let writes = match own.map(|own| own.spec.home).unwrap_or_default() {
+        Home::Management => prerequisites::plan_fetcher(&tenant.worker).await?,
+        // The previous manager's installer creates the fetcher.
+        Home::Worker => Vec::new(),
+    };
     if !writes.is_empty() {
         let of_all = Answer {
             message: tenant.is_paused.then(|| PAUSED.to_owned()),
@@ -406,7 +411,7 @@ impl Tenant {
     }
 
     fn profile(&self, machine_deployment: &MachineDeployment) -> Result<Profile, NotServed> {
-        let named = ProfileName::of(machine_deployment, self.id.namespace(), &self.policy)?;
+        let named = ProfileName::of(machine_deployment, &self.home, &self.policy)?;
         let is_own = named.namespace == self.id.namespace();
         let awaits = |name: &str| {
             let defaults = built_in_profiles().unwrap_or_default();

@@ -30,13 +30,13 @@ use crate::api::{
     },
     profile::OperatingSystemProfile,
     reason::Reason,
-    worker_cluster::WorkerCluster,
+    worker_cluster::{Home, WorkerCluster},
 };
 use crate::client::{clock::Clock, pages};
 use crate::fleet::{
     adoption,
     claim::{self, Claimant},
-    removal,
+    engage, removal,
 };
 use crate::tenant::{id::TenantId, report::counted};
 
@@ -91,6 +91,14 @@ pub async fn release(
     };
     let own = release.identify().await?;
     release.pause(&own, progress).await?;
+    if own.spec.home == Home::Worker {
+        progress(format!(
+            "done: profiles and configs are in the worker cluster, and its Lease is released; \
+             start the operating-system-manager there. Then remove the registration in namespace {}",
+            params.namespace
+        ));
+        return Ok(());
+    }
     release.refuse_if_running().await?;
     let held = removal::held(&release.worker)
         .await
@@ -139,12 +147,9 @@ impl Release {
                  lists those that there are, and --namespace says where it is"
             )
         })?;
-        let namespaces: Api<Namespace> = Api::all(self.worker.clone());
-        let found = namespaces
-            .get_metadata(KUBE_SYSTEM)
+        let found = engage::identity(&self.worker, own.spec.home)
             .await
-            .context("the worker cluster does not answer")?
-            .uid();
+            .context("the worker cluster does not answer")?;
         let known = own.status.as_ref().and_then(|it| it.cluster_uid.clone());
         ensure!(
             known.is_some() && found == known,

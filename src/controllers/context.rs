@@ -17,6 +17,7 @@ use super::{
     },
 };
 use crate::api::machine_deployment::MachineDeployment;
+use crate::client::connect::Clients;
 use crate::controllers::queue::{
     backoff::Backoff, held_back::HeldBack, queue_latency::QueueLatency, resync::ResyncQueue,
     triggers::TriggerRouter,
@@ -106,8 +107,9 @@ impl Context {
         DefaultProfileSettings::new(&self.engagement.defaults.settings, own.as_deref())
     }
 
-    /// Returns the name of the Secret with registry credentials in the management cluster, if any.
-    pub fn registry_credentials_secret(&self) -> Option<NamespacedName> {
+    /// Returns the Secret with registry credentials, if any, and the cluster that it is in: the
+    /// management cluster if the WorkerCluster names it, else that of the tenant's home.
+    pub fn registry_credentials_secret(&self) -> Option<(&Clients, NamespacedName)> {
         let own = self.engagement.worker_cluster.borrow();
         let reference = own
             .as_ref()
@@ -116,7 +118,9 @@ impl Context {
             namespace: self.engagement.tenant().namespace().to_owned(),
             name: reference.name.clone(),
         });
-        named.or_else(|| self.engagement.defaults.registry_credentials.clone())
+        let named = named.map(|named| (&self.engagement.management, named));
+        let default = self.engagement.defaults.registry_credentials.clone();
+        named.or_else(|| Some((&self.engagement.home.clients, default?)))
     }
 
     /// Returns the cluster info that was read last.

@@ -1,7 +1,7 @@
 //! Installs the default profiles in the tenant's namespace and keeps them there: missing ones
 //! immediately, newer versions once the tenant has a rollout slot.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -20,7 +20,7 @@ use super::{
 use crate::api::{
     condition::ConditionType,
     names::{INSTALLED_CONTENT, PROFILE},
-    profile::OperatingSystemProfile,
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     reason::Reason,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
@@ -262,6 +262,23 @@ where
 {
     let home = &context.engagement.home;
     Api::namespaced(home.clients.paid(priority).await, &home.namespace)
+}
+
+/// Returns default profiles as the CRDs of KubeOne and KKP store them. They drop fields that they
+/// do not know, which would look like an edit. The version implies that the language is Jinja.
+pub fn as_older_definitions_store(defaults: &[DefaultProfile]) -> Arc<[DefaultProfile]> {
+    let stored = |default: &DefaultProfile| {
+        let spec = OperatingSystemProfileSpec {
+            template_language: None,
+            ..default.spec.clone()
+        };
+        DefaultProfile {
+            name: default.name.clone(),
+            content: content_digest(&spec),
+            spec,
+        }
+    };
+    defaults.iter().map(stored).collect()
 }
 
 fn mark(default: &DefaultProfile) -> (String, String) {

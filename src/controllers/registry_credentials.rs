@@ -25,10 +25,11 @@ pub async fn refresh(context: &Context) -> Refreshed {
     let secret = context.registry_credentials_secret();
     let read = match &secret {
         None => Ok(BTreeMap::new()),
-        Some(NamespacedName { namespace, name }) => {
-            read(&context.engagement.home.clients.client(), namespace, name).await
+        Some((clients, NamespacedName { namespace, name })) => {
+            read(&clients.client(), namespace, name).await
         }
     };
+    let secret = secret.map(|(_, named)| named);
     let registration = &context.engagement.registration;
     let read = read.map(Arc::new);
     context.registry_credentials.set(registration, secret, read)

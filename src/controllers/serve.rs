@@ -1,7 +1,10 @@
 //! Serves one engaged cluster: the initial sync, then watches and reconciles until it is
 //! disengaged.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use kube::{
@@ -67,6 +70,9 @@ pub struct Controllers {
     pub subscriptions: Arc<Subscriptions>,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
+    /// The default profiles as worker clusters store them that are their tenants' homes, once there
+    /// is one.
+    older_defaults: Arc<OnceLock<Arc<[DefaultProfile]>>>,
     /// The tenants that may install newer default profiles now.
     pub rollout_slots: Arc<RolloutSlots>,
     /// The settings that all tenants share.
@@ -90,6 +96,7 @@ impl Controllers {
             profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
             subscriptions: Arc::default(),
             defaults,
+            older_defaults: Arc::default(),
             rollout_slots: Arc::default(),
             rules,
         }
@@ -120,7 +127,9 @@ impl Controllers {
             defaults: self.defaults.iter().map(|it| it.name.clone()).collect(),
             memory: Arc::clone(&engagement.shared.memory),
         };
+        let older = || profile::as_older_definitions_store(&self.defaults);
         Self {
+            defaults: Arc::clone(self.older_defaults.get_or_init(older)),
             profiles: Arc::new(self.profiles.beside(watches.profiles.count(), quotas)),
             subscriptions: Arc::default(),
             ..self.clone()

@@ -3,7 +3,7 @@
 //!
 //! A cluster that it never served costs two reads: neither its CRDs nor its Lease exist there.
 
-mod lease;
+pub(super) mod lease;
 mod webhooks;
 
 use k8s_openapi::api::core::v1::Namespace;

@@ -2,6 +2,8 @@
 //! the tenant that it is served for. It is set by compare-and-swap. An existing claim is never
 //! overwritten by a newer one.
 
+pub mod lease;
+
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client, ResourceExt,

@@ -24,7 +24,7 @@ use super::{
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
 };
-use crate::api::{condition::ConditionType, reason::Reason};
+use crate::api::{condition::ConditionType, reason::Reason, worker_cluster};
 use crate::client::{
     connect::{ClientParts, Clients, Share},
     fence::Fence,
@@ -335,6 +335,10 @@ impl Task {
             predecessor: attempt.predecessor,
             cancel: leave.clone(),
         };
+        let engagement = match attempt.home {
+            worker_cluster::Home::Management => engagement,
+            worker_cluster::Home::Worker => engagement.with_home_in_worker(),
+        };
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
         let (status, clock) = (&self.registered.status, &self.shared.clock);
         let serving = (self.shared.serve)(engagement).fuse();
@@ -342,8 +346,8 @@ impl Task {
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
-            () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
-            () = engage::keep_probing(&attempt.health, &attempt.worker) => {}
+            () = engage::until_another_serves(&self.shared, &attempt, &foreign_write) => {}
+            () = engage::keep_probing(&attempt) => {}
             () = engage::keep_warning_of_expiry(status, clock, &attempt.expiries) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(
@@ -356,6 +360,10 @@ impl Task {
         }
         leave.cancel();
         finish(serving, &self.registered.id).await;
+        let own = self.registered.worker_cluster.borrow().clone();
+        if own.is_some_and(|own| own.spec.paused) {
+            engage::let_others_serve(&attempt).await;
+        }
         tracing::info!(registration = %self.registered.id, "disengaged");
     }
 

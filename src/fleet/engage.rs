@@ -4,16 +4,16 @@
 
 mod engage_error;
 mod engage_latency;
+mod identify;
 mod keep_cluster_info;
 mod keep_probing;
 mod until_admitted;
-mod until_upstream_runs;
+mod until_another_serves;
 mod warn_of_expiry;
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use tokio::time::{Instant, timeout};
 
 pub(super) use self::engage_error::not_prepared;
@@ -21,15 +21,19 @@ use self::engage_error::{not_connected, prerequisite_failed};
 pub use self::{
     engage_error::EngageError,
     engage_latency::EngageLatency,
+    identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_probing::keep_probing,
     until_admitted::until_admitted,
-    until_upstream_runs::until_upstream_runs,
+    until_another_serves::{let_others_serve, until_another_serves},
     warn_of_expiry::{keep_warning_of_expiry, warn_of_expiry},
 };
 use super::{
     adoption::{self, Obstacle, Predecessor},
-    claim::{self, ClaimError, Claimant, Registrations},
+    claim::{
+        self, ClaimError, Claimant, Registrations,
+        lease::{self, LeaseError},
+    },
     cluster_info::{self, ClusterInfoError, InUse},
     discovery::Registration,
     engagement::Shared,
@@ -39,11 +43,9 @@ use super::{
 };
 use crate::api::{
     condition::ConditionType,
-    names::{KUBE_SYSTEM, SETTINGS_RESTORED},
+    names::SETTINGS_RESTORED,
     reason::Reason,
-    worker_cluster::{
-        UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster,
-    },
+    worker_cluster::{Home, URL_CHARACTERS_MAX, WorkerCluster},
 };
 use crate::client::{
     connect::{ClientParts, Clients},
@@ -98,6 +100,8 @@ pub struct Attempt {
     pub server: String,
     /// The claimant of the cluster.
     pub claimant: Claimant,
+    /// Where the tenant's profiles and configs are.
+    pub home: Home,
     /// The cluster info that was read.
     pub cluster_info: Arc<ClusterInfo>,
     /// Where the previous manager keeps its objects.
@@ -137,9 +141,19 @@ async fn attempt_for(
 
     let worker_clients = worker_clients(params, &access)?;
     let worker = worker_clients.client();
-    identify(params, &worker, worker_cluster).await?;
-    let predecessor = adopt(params, &worker, worker_cluster).await?;
-    prepare(params, &worker).await?;
+    let home = worker_cluster.spec.home;
+    identify::identify(params, &worker, worker_cluster).await?;
+    let predecessor = match home {
+        Home::Management => {
+            let predecessor = adopt(params, &worker, worker_cluster).await?;
+            prepare(params, &worker).await?;
+            predecessor
+        }
+        Home::Worker => {
+            take_lease(params, &worker, worker_cluster).await?;
+            Predecessor::None
+        }
+    };
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let status = worker_cluster.status.as_ref();
     let in_use = InUse {
@@ -156,6 +170,7 @@ async fn attempt_for(
         kubeconfig_ca,
         server,
         claimant: params.shared.claimant(params.registered.id.tenant.clone()),
+        home,
         cluster_info: Arc::new(cluster_info),
         predecessor,
         health: Arc::clone(params.health),
@@ -293,68 +308,6 @@ fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients
     }))
 }
 
-/// Checks that this is the same cluster as before. Its identity is the uid of `kube-system`.
-async fn identify(
-    params: &Params<'_>,
-    worker: &Client,
-    own: &WorkerCluster,
-) -> Result<(), EngageError> {
-    let namespaces: Api<Namespace> = Api::all(worker.clone());
-    let kube_system = namespaces
-        .get_metadata(KUBE_SYSTEM)
-        .await
-        .map_err(|error| not_connected(&error))?;
-    // The pinned uid has at most this number of characters, and is compared with it.
-    let found = excerpt(&kube_system.uid().unwrap_or_default(), UID_CHARACTERS_MAX);
-    if found == params.shared.management_uid {
-        return Err(EngageError::refused(
-            ConditionType::Registered,
-            Reason::KubeconfigRefused,
-            "the kubeconfig leads to the management cluster; name a worker cluster's API server",
-        ));
-    }
-    let version = worker
-        .apiserver_version()
-        .await
-        .map_err(|error| not_connected(&error))?;
-    // The pin is also kept in memory: deleting the WorkerCluster or wiping its status does not make
-    // us accept another cluster.
-    let pinned = own
-        .status
-        .as_ref()
-        .and_then(|status| status.cluster_uid.clone())
-        .or_else(|| {
-            params
-                .registered
-                .status
-                .read(|report| report.cluster_uid.clone())
-        });
-    let is_another = pinned.as_ref().is_some_and(|pinned| *pinned != found);
-    if let Some(pinned) = pinned
-        && is_another
-        && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)
-    {
-        return Err(EngageError::refused(
-            ConditionType::Claimed,
-            Reason::ClusterChanged,
-            format!(
-                "the kubeconfig leads to cluster {found}, but this was {pinned}; set \
-                     spec.confirmedClusterUid to {found} if that is intended"
-            ),
-        ));
-    }
-    let tenant_status = &params.registered.status;
-    if is_another {
-        let message = "another cluster answers than before, and is not claimed yet";
-        let finding = ConditionState::wrong(Reason::NotClaimed, message);
-        tenant_status.set_condition(ConditionType::Claimed, finding);
-    }
-    tenant_status.set(|report| &mut report.cluster_uid, Some(found.clone()));
-    let version = excerpt(&version.git_version, VERSION_CHARACTERS_MAX);
-    tenant_status.set(|report| &mut report.version, Some(version));
-    Ok(())
-}
-
 /// Checks that the previous manager has stopped. Nothing is written before that.
 async fn adopt(
     params: &Params<'_>,
@@ -386,6 +339,39 @@ async fn adopt(
         );
     }
     Ok(predecessor)
+}
+
+/// Takes the Lease of a cluster that is its tenant's home. Nothing is written before that.
+async fn take_lease(
+    params: &Params<'_>,
+    worker: &Client,
+    own: &WorkerCluster,
+) -> Result<(), EngageError> {
+    let claimant = params.shared.claimant(params.registered.id.tenant.clone());
+    let taken = lease::acquire(worker, &claimant, &params.shared.clock).await;
+    taken.map_err(|error| {
+        let why = chain(&error).to_string();
+        match error {
+            LeaseError::Held(holder) => {
+                let obstacle = Obstacle::Running(holder);
+                let why = chain(&obstacle).to_string();
+                EngageError::failed(ConditionType::Adopted, obstacle.reason(), why)
+            }
+            LeaseError::Call(_) => {
+                EngageError::failed(ConditionType::Claimed, Reason::ClaimFailed, why)
+            }
+        }
+    })?;
+    let status = &params.registered.status;
+    if status.was_set(ConditionType::Adopted, Some(own)) {
+        let nothing = ConditionState::well(Reason::NothingToAdopt);
+        status.set_condition(ConditionType::Adopted, nothing);
+    }
+    status.set_condition(
+        ConditionType::Claimed,
+        ConditionState::well(Reason::Claimed),
+    );
+    Ok(())
 }
 
 /// Claims the cluster, then creates what nodes need. Before the claim, only the namespace that

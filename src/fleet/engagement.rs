@@ -14,7 +14,7 @@ use super::{
     registry::{RegisteredCluster, Registry},
     worker_clusters::WorkerClusters,
 };
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::client::{
     clock::Clock,
     connect::{Clients, Connector},
@@ -196,6 +196,31 @@ pub struct Engagement {
 }
 
 impl Engagement {
+    /// Returns the engagement of a worker cluster that is its tenant's home. What is there is as
+    /// the program that osm replaces would have it.
+    #[must_use]
+    pub fn with_home_in_worker(self) -> Self {
+        let watches = HomeWatches {
+            configs: Scope::Namespaces(vec![KUBE_SYSTEM.to_owned()]),
+            profiles: Scope::All,
+            health: Some(Arc::clone(&self.health)),
+        };
+        Self {
+            home: Home {
+                clients: self.worker.clone(),
+                namespace: KUBE_SYSTEM.into(),
+                watches: Some(watches),
+            },
+            mode: Mode::SingleCluster,
+            defaults: TenantDefaults {
+                settings: Arc::new(self.defaults.settings.with_home_in_worker()),
+                ..self.defaults
+            },
+            policy: Arc::new(self.policy.with_home_in_worker()),
+            ..self
+        }
+    }
+
     /// Returns the tenant.
     pub fn tenant(&self) -> TenantId {
         self.registration.tenant.clone()

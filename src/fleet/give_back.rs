@@ -9,7 +9,7 @@ use super::{
     claim::{self, Claimant},
     removal,
 };
-use crate::api::worker_cluster::OnRemoval;
+use crate::api::worker_cluster::{Home, OnRemoval};
 use crate::tenant::report::{Removal, counted};
 
 /// The maximum number of machine deployments that a message names.
@@ -23,6 +23,8 @@ pub struct GiveBack<'a> {
     pub management: Client,
     /// The tenant that it was claimed for.
     pub claimant: &'a Claimant,
+    /// Where the tenant's profiles and configs are.
+    pub home: Home,
     /// The name of the registration.
     pub registration: &'a str,
     /// What happens to its machine deployments.
@@ -40,6 +42,12 @@ impl GiveBack<'_> {
         &self,
         released: &mut BTreeSet<Option<String>>,
     ) -> Result<(Removal, String), kube::Error> {
+        if self.home == Home::Worker {
+            claim::lease::release(&self.worker, self.claimant).await?;
+            let message = "the registration is gone; the Lease of the worker cluster was \
+                           released, and everything in it stays";
+            return Ok((Removal::Released, message.to_owned()));
+        }
         let held = removal::held(&self.worker).await?;
         let tenant = &self.claimant.tenant;
         if self.policy == OnRemoval::Keep {

@@ -72,14 +72,14 @@ const FREE_PORTS: &[&str] = &[
 ];
 
 /// `osm-controller` in a process of its own. Dropping it kills it.
-struct Controller {
-    process: LoggedProcess,
+pub struct Controller {
+    pub process: LoggedProcess,
     folder: tempfile::TempDir,
 }
 
 /// How it learns about a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     /// By `$KUBECONFIG`, which stands for the pod's own credentials.
     Environment,
     /// By `-kubeconfig`.
@@ -87,7 +87,8 @@ enum Way {
 }
 
 impl Controller {
-    async fn start(management: &Server, way: Way, line: &[&str]) -> Self {
+    /// Starts it.
+    pub async fn start(management: &Server, way: Way, line: &[&str]) -> Self {
         let folder = ok(tempfile::tempdir(), "there is room for a folder");
         let kubeconfig = management.kubeconfig(IN_WORKER).await;
         Self::start_in(folder, (&kubeconfig, way), line)
@@ -115,7 +116,7 @@ impl Controller {
     }
 
     /// Where its pages are.
-    async fn address(&self) -> String {
+    pub async fn address(&self) -> String {
         self.process.address().await
     }
 
@@ -124,7 +125,7 @@ impl Controller {
     }
 
     /// Ends it as Kubernetes does, and hands out its folder.
-    async fn stop(mut self) -> tempfile::TempDir {
+    pub async fn stop(mut self) -> tempfile::TempDir {
         self.signal("TERM").await;
         let (status, log) = self.ended().await;
         assert!(status.success(), "{status}: {log}");
@@ -137,7 +138,7 @@ impl Controller {
 }
 
 /// A cluster as KubeOne and KKP make it: their definitions, their rights, and no others.
-async fn a_cluster(world: &World, name: &str) -> Server {
+pub async fn a_cluster(world: &World, name: &str) -> Server {
     let server = Server::start(world.kind, name).await;
     server
         .apply(include_str!("../drop_in/definitions.yaml"))
@@ -150,14 +151,14 @@ async fn a_cluster(world: &World, name: &str) -> Server {
 }
 
 /// Everything that the program asked of the servers, and was refused.
-async fn refused(server: &Server, since: Timestamp) -> Vec<Request> {
+pub async fn refused(server: &Server, since: Timestamp) -> Vec<Request> {
     server.settle_audit().await;
     let mut requests = server.requests(IN_WORKER, since);
     requests.retain(|request| request.code == 403);
     requests
 }
 
-async fn writes(server: &Server, since: Timestamp) -> Vec<Request> {
+pub async fn writes(server: &Server, since: Timestamp) -> Vec<Request> {
     server.settle_audit().await;
     let mut requests = server.requests(IN_WORKER, since);
     requests.retain(|request| request.is_write() && request.resource != "leases");
@@ -165,7 +166,7 @@ async fn writes(server: &Server, since: Timestamp) -> Vec<Request> {
 }
 
 /// What is made for the machine deployment `workers` of `kube-system`, once it is for a revision.
-async fn made(worker: &Server, revision: &str) -> (Secret, Secret) {
+pub async fn made(worker: &Server, revision: &str) -> (Secret, Secret) {
     let names = DerivedNames::new(KUBE_SYSTEM, "workers");
     let secrets: Api<Secret> = Api::namespaced(worker.admin().await, CLOUD_INIT_SETTINGS);
     let bootstrap = wait::for_object(&secrets, &names.bootstrap, "it is current", |found| {
@@ -254,7 +255,7 @@ async fn a_restart_writes_nothing(cluster: &Server, folder: tempfile::TempDir) {
 }
 
 /// The definitions drop what they do not know: what is there is what was sent all the same.
-async fn every_profile_stands_as_it_was_meant(cluster: &Server) {
+pub async fn every_profile_stands_as_it_was_meant(cluster: &Server) {
     let profiles: Api<OperatingSystemProfile> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
     let shipped = osm::render::default_profiles::default_profiles();
     let there = wait::for_objects(&profiles, "all are there", |found| {
@@ -328,7 +329,7 @@ async fn remove(cluster: &Server, all: &Api<MachineDeployment>) {
     assert_eq!(left.len(), 1);
 }
 
-async fn assert_the_lease_is_free(cluster: &Server, name: &str) {
+pub async fn assert_the_lease_is_free(cluster: &Server, name: &str) {
     let leases: Api<Lease> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
     let lease = get(&leases, name).await;
     let holder = lease.spec.and_then(|spec| spec.holder_identity);

@@ -17,6 +17,7 @@ pub mod edge;
 mod fixtures;
 pub mod fleet_page;
 mod handover;
+pub mod homes;
 pub mod joining;
 pub mod life;
 pub mod links;
@@ -221,6 +222,7 @@ macro_rules! scenarios {
             unknown::an_adopted_cluster_keeps_names_that_nobody_knows,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,
             drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
+            homes::a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_write,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,

@@ -35,6 +35,16 @@ impl State {
             );
             self.fill_namespace(name);
         }
+        // kube-apiserver creates it, and never again: its uid is that of the cluster.
+        self.put_new(
+            "/configmaps",
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": "extension-apiserver-authentication", "namespace": "kube-system",
+                },
+            }),
+        );
         self.put_new(
             "/services",
             json!({

@@ -76,8 +76,14 @@ use super::{condition::ConditionType, profile::null_is_absent};
 #[serde(rename_all = "camelCase")]
 pub struct WorkerClusterSpec {
     /// The Secret with the kubeconfig, in the same namespace. It cannot be changed.
-    #[x_kube(validation = limits::unchanged())]
+    #[x_kube(validation = limits::unchanged(
+        "put the kubeconfig into the Secret that it names"
+    ))]
     pub kubeconfig_secret_ref: SecretReference,
+    /// Where the tenant's profiles and configs are. It cannot be changed.
+    #[serde(default)]
+    #[x_kube(validation = limits::unchanged("register the worker cluster again"))]
+    pub home: Home,
     /// If true, the worker cluster is not served.
     #[serde(default)]
     pub paused: bool,
@@ -239,6 +245,18 @@ pub enum DefaultProfiles {
     Keep,
     /// They are not installed.
     Disabled,
+}
+
+/// Where a tenant's profiles and configs are.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum Home {
+    /// In the namespace of the WorkerCluster.
+    #[default]
+    Management,
+    /// In kube-system of the worker cluster, as with the operating-system-manager of KubeOne and
+    /// KKP. The manager needs only the permissions of that one. It uses its Lease, creates no
+    /// namespace, ServiceAccount or role, and sorts mirrors by their URLs, as that one does.
+    Worker,
 }
 
 /// What to take over from the manager that served the worker cluster before.

@@ -182,7 +182,7 @@ fn origin(tenant: &Tenant, found: &MachineDeployment) -> anyhow::Result<ProfileO
     let name = named.map_or(default, |name| Some(name.as_str()));
     let name = name.unwrap_or_default().to_owned();
     let place = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-    let namespace = profile_namespace(tenant.id.namespace(), &tenant.policy, place);
+    let namespace = profile_namespace(&tenant.home, &tenant.policy, place);
     let why = match (named, place) {
         (None, _) => "the default of its operating system; no annotation names one".to_owned(),
         (Some(_), None) => format!("annotation {PROFILE} of the machine deployment"),
@@ -196,7 +196,7 @@ fn origin(tenant: &Tenant, found: &MachineDeployment) -> anyhow::Result<ProfileO
     let built_in = built_in_profiles()?;
     let ours = built_in.iter().find(|it| it.name == name);
     let content = match (&there, ours) {
-        (None, _) if !(tenant.policy).allows_profiles_of(tenant.id.namespace(), &namespace) => {
+        (None, _) if !(tenant.policy).allows_profiles_of(&tenant.home, &namespace) => {
             "not read: the tenant may not use it"
         }
         (None, _) if profiles.is_unreadable(&namespace, &name) => "it cannot be read",

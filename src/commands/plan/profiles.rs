@@ -12,12 +12,12 @@ use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::OperatingSystemProfile,
-    worker_cluster::{DefaultProfiles, WorkerCluster},
+    worker_cluster::{DefaultProfiles, Home, WorkerCluster},
 };
 use crate::app::built_in_profiles;
 use crate::client::pages::Listed;
 use crate::controllers::{
-    adoption,
+    adoption, profile,
     profile_store::{ProfileStore, Quotas, content_digest},
 };
 use crate::plan::default_profile::{
@@ -25,19 +25,13 @@ use crate::plan::default_profile::{
 };
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
-/// A registered tenant.
-pub(super) struct Registered {
-    pub(super) namespace: String,
-    pub(super) own: Option<WorkerCluster>,
-}
-
-/// Returns the profiles that the tenant may use, after the assumptions.
+/// Returns the profiles that the tenant may use, after the assumptions. `home` is the namespace of
+/// its own, in the cluster of the client.
 pub(super) async fn profiles(
-    client: &Client,
     question: &Question,
-    (policy, registered): (&TenantPolicy, &Registered),
+    (policy, own): (&TenantPolicy, Option<&WorkerCluster>),
+    (client, home): (&Client, &str),
 ) -> anyhow::Result<ProfileStore> {
-    let tenant = registered.namespace.as_str();
     let defaults = built_in_profiles()?;
     let store = ProfileStore::new(
         0,
@@ -47,9 +41,9 @@ pub(super) async fn profiles(
             memory: Arc::default(),
         },
     );
-    store.resize(tenant, policy.profiles);
+    store.resize(home, policy.profiles);
     let shared = &policy.profile_namespaces;
-    for namespace in shared.iter().map(String::as_str).chain([tenant]) {
+    for namespace in shared.iter().map(String::as_str).chain([home]) {
         let api = Api::namespaced(client.clone(), namespace);
         let found: Listed<OperatingSystemProfile> = list_own(&api, ListParams::default())
             .await
@@ -58,8 +52,8 @@ pub(super) async fn profiles(
             store.put_unreadable(metadata);
         }
         let mut found = found.objects;
-        if namespace == tenant {
-            suppose(&mut found, question, registered)?;
+        if namespace == home {
+            suppose(&mut found, question, (own, home))?;
         }
         for profile in found {
             store.put(profile);
@@ -72,13 +66,15 @@ pub(super) async fn profiles(
 fn suppose(
     found: &mut Vec<OperatingSystemProfile>,
     question: &Question,
-    registered: &Registered,
+    (own, home): (Option<&WorkerCluster>, &str),
 ) -> anyhow::Result<()> {
     let mut supposed = Vec::new();
     if question.defaults == Supposed::Installed {
         let settings = &question.settings.tenant_defaults;
-        let own = registered.own.as_ref();
         let mut ours = built_in_profiles()?.to_vec();
+        if own.is_some_and(|own| own.spec.home == Home::Worker) {
+            ours = profile::as_older_definitions_store(&ours).to_vec();
+        }
         ours.retain(|it| {
             let there = found.iter().find(|found| found.name_any() == it.name);
             takes_its_place((settings, own), it, there)
@@ -93,7 +89,7 @@ fn suppose(
             continue;
         }
         let mut profile = OperatingSystemProfile::new(&name, spec);
-        profile.metadata.namespace = Some(registered.namespace.clone());
+        profile.metadata.namespace = Some(home.to_owned());
         profile.metadata.creation_timestamp = Some(Time(Timestamp::now()));
         found.push(profile);
     }

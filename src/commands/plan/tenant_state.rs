@@ -24,12 +24,12 @@ use super::{
         selection::{bare_secret, registration_of},
     },
     Question,
-    profiles::{Registered, profiles},
+    profiles::profiles,
 };
 use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
-    worker_cluster::{ProfileAnnotation, WorkerCluster},
+    worker_cluster::{Home, ProfileAnnotation, WorkerCluster},
 };
 use crate::client::{
     connect::{self, ClientParts},
@@ -60,6 +60,8 @@ use crate::tenant::{
 pub(super) struct Tenant {
     pub(super) namespace: String,
     pub(super) id: TenantId,
+    /// The namespace of its profiles and configs, in the management cluster or in its own.
+    pub(super) home: String,
     pub(super) policy: TenantPolicy,
     pub(super) token_lifetime: Duration,
     /// The tenant's setting for machine deployments that name no profile.
@@ -97,12 +99,17 @@ impl Tenant {
         let settings = &question.settings;
         let id = TenantId::new(&namespace);
         let policy = policy_of(client, question, &id).await?;
+        let defaults = &settings.tenant_defaults;
         let (access, worker) = connect(question, &policy, registration)?;
-        let registered = Registered {
-            own: worker_cluster(client, registration).await?,
-            namespace: namespace.clone(),
-        };
-        let own = registered.own.as_ref();
+        let worker_cluster = worker_cluster(client, registration).await?;
+        let own = worker_cluster.as_ref();
+        let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
+        let mut home = (client.clone(), namespace.clone());
+        if own.is_some_and(|own| own.spec.home == Home::Worker) {
+            home = (worker.clone(), KUBE_SYSTEM.to_owned());
+            (policy, defaults) = (policy.with_home_in_worker(), defaults.with_home_in_worker());
+        }
+        let (home_client, home) = home;
         let status = own.and_then(|own| own.status.as_ref());
         let in_use = InUse {
             api_server: status.and_then(|status| status.api_server.as_deref()),
@@ -112,21 +119,13 @@ impl Tenant {
             .await
             .context("cannot read the cluster info")?;
         let key = DigestKey::derive(&cluster_info.fetch_token);
-        let reference = own.and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
-        let credentials = match reference {
-            None => BTreeMap::new(),
-            Some(reference) => {
-                registry_credentials::read(client, &namespace, &reference.name).await?
-            }
-        };
-        let configs = Api::namespaced(client.clone(), &namespace);
+        let credentials = credentials(client, &namespace, own).await?;
+        let configs = Api::namespaced(home_client.clone(), &home);
         let configs: Listed<OperatingSystemConfig> =
             list_own(&configs, ListParams::default()).await?;
         let made = made(&worker, &key).await?;
-        let defaults = &settings.tenant_defaults;
         Ok(Self {
             id,
-            policy: TenantPolicy::clone(&policy),
             token_lifetime: settings.token_lifetime,
             unnamed: own.map_or_else(ProfileAnnotation::default, |own| {
                 own.spec.profile_annotation
@@ -137,8 +136,10 @@ impl Tenant {
             cluster_info: Arc::new(cluster_info),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
-            profiles: profiles(client, question, (&policy, &registered)).await?,
-            default_profiles: DefaultProfileSettings::new(defaults, own),
+            profiles: profiles(question, (&policy, own), (&home_client, &home)).await?,
+            policy,
+            home,
+            default_profiles: DefaultProfileSettings::new(&defaults, own),
             unreadable_configs: configs
                 .unreadable
                 .into_iter()
@@ -226,6 +227,19 @@ async fn policy_of(
         .context("cannot read the labels of the tenant's namespace")?;
     let policy = policies.of(tenant, Some(namespace.labels()));
     Ok(Arc::clone(policy.unwrap_or(&policies.default)))
+}
+
+/// Reads the registry credentials that the WorkerCluster names.
+async fn credentials(
+    management: &Client,
+    namespace: &str,
+    own: Option<&WorkerCluster>,
+) -> anyhow::Result<BTreeMap<String, RegistryCredential>> {
+    let reference = own.and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
+    let Some(reference) = reference else {
+        return Ok(BTreeMap::new());
+    };
+    Ok(registry_credentials::read(management, namespace, &reference.name).await?)
 }
 
 /// Returns the oldest WorkerCluster that names the registration.

@@ -21,13 +21,14 @@ use super::{
 };
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
-    worker_cluster::{OnRemoval, WorkerCluster},
+    worker_cluster::{Home, OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
     self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
 };
 use crate::fleet::{
     claim::{self, Claimant},
+    engage,
     give_back::GiveBack,
 };
 use crate::tenant::{id::TenantId, report::Removal};
@@ -134,9 +135,13 @@ impl TenantRemoval {
         }
         if let Some(own) = &own {
             if !removal.is_some_and(Removal::is_released) {
-                removal = Some(self.give_back(policy, progress).await?);
+                removal = Some(self.give_back((own.spec.home, policy), progress).await?);
             }
             self.delete_worker_cluster(own, progress).await?;
+        }
+        if own.is_some_and(|own| own.spec.home == Home::Worker) {
+            progress("the worker cluster is the tenant's home: what is in it stays".to_owned());
+            return Ok(Answer::Yes);
         }
         if let Some(worker) = &self.worker {
             remove_prerequisites(worker, progress).await?;
@@ -165,7 +170,7 @@ impl TenantRemoval {
     /// more.
     async fn give_back(
         &self,
-        policy: OnRemoval,
+        (home, policy): (Home, OnRemoval),
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Removal> {
         let Some(worker) = &self.worker else {
@@ -191,6 +196,7 @@ impl TenantRemoval {
             worker: worker.client.clone(),
             management: self.management.client.clone(),
             claimant: &claimant,
+            home,
             registration: &self.params.name,
             policy,
         };
@@ -263,9 +269,10 @@ impl TenantRemoval {
             return Ok(());
         };
         let known = own.status.as_ref().and_then(|it| it.cluster_uid.clone());
-        let found = worker.cluster_uid().await.context("--worker-kubeconfig")?;
+        let found = engage::identity(&worker.client, own.spec.home).await;
+        let found = found.context("--worker-kubeconfig")?;
         ensure!(
-            known.is_none_or(|known| known == found),
+            known.is_none() || known == found,
             "--worker-kubeconfig leads to another cluster than WorkerCluster {} is about",
             own.name_any()
         );

@@ -47,20 +47,31 @@ pub enum Found {
     Free,
 }
 
-/// Reads a Lease in `kube-system`. Returns `None` if it does not exist.
+/// Reads the state of a Lease in `kube-system`. Returns `None` if it does not exist.
 pub async fn read(
     worker: &Client,
     name: &str,
     clock: &Clock,
 ) -> Result<Option<Found>, kube::Error> {
+    let (found, now) = get(worker, name, clock).await?;
+    Ok(found.map(|lease| evaluate(name, &lease, now)))
+}
+
+/// Reads a Lease in `kube-system`, if it exists, and the time of the API server that answers.
+pub async fn get(
+    worker: &Client,
+    name: &str,
+    clock: &Clock,
+) -> Result<(Option<Lease>, Timestamp), kube::Error> {
     let request = Request::new(Lease::url_path(&(), Some(KUBE_SYSTEM)))
         .get(name, &GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
     let response = worker.send(request.map(Body::from)).await?;
     let (status, now) = (response.status(), answered_at(response.headers()));
+    let now = now.unwrap_or_else(|| clock.now());
     let bytes = response.into_body().collect_bytes().await?;
     if status == StatusCode::NOT_FOUND {
-        return Ok(None);
+        return Ok((None, now));
     }
     if !status.is_success() {
         let failure = serde_json::from_slice(&bytes)
@@ -72,14 +83,11 @@ pub async fn read(
         return Err(kube::Error::Api(Box::new(failure)));
     }
     let lease: Lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
-    Ok(Some(evaluate(
-        name,
-        &lease,
-        now.unwrap_or_else(|| clock.now()),
-    )))
+    Ok((Some(lease), now))
 }
 
-fn evaluate(name: &str, lease: &Lease, now: Timestamp) -> Found {
+/// Returns the state of a Lease at a time of its API server.
+pub fn evaluate(name: &str, lease: &Lease, now: Timestamp) -> Found {
     let spec = lease.spec.clone().unwrap_or_default();
     let identity = spec.holder_identity.unwrap_or_default();
     let Some(renewed) = spec.renew_time.map(|time| time.0) else {

@@ -61,6 +61,7 @@ impl Task {
             worker: attempt.worker.client(),
             management: self.management.client(),
             claimant: &claimant,
+            home: attempt.home,
             registration: &self.registered.id.name,
             policy: self.registered.on_removal(),
         };

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
+use crate::api::worker_cluster::Home;
 use crate::client::{connect::Clients, jitter, recurring::Recurring, retry_delay::RetryDelay};
 use crate::fleet::{
     claim::{self, Claimant},
@@ -29,7 +30,7 @@ pub async fn keep_cluster_info(
         worker: &attempt.worker,
         kubeconfig_ca: &attempt.kubeconfig_ca,
         interval: shared.cluster_info_interval,
-        claimant: Some(&attempt.claimant),
+        claimant: (attempt.home == Home::Management).then_some(&attempt.claimant),
     };
     reading.keep(sender, bell).await;
 }
@@ -45,8 +46,8 @@ pub struct Reading<'a> {
     pub kubeconfig_ca: &'a [u8],
     /// The interval between two reads.
     pub interval: Duration,
-    /// The claimant of the cluster; `None` in single-cluster mode, which has neither a claim nor a
-    /// fetcher of its own.
+    /// The claimant of the cluster; `None` for one that is its tenant's home, where we neither set
+    /// a claim nor create the fetcher.
     pub claimant: Option<&'a Claimant>,
 }
 

@@ -1,17 +1,12 @@
 //! Sends requests to a cluster whose health is in doubt, while all other calls wait.
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
-
-use crate::api::names::KUBE_SYSTEM;
-use crate::client::{connect::Clients, health::Health};
+use super::{Attempt, identity};
 
 /// Reads an object that the manager may always read, whenever a call is due.
-pub async fn keep_probing(health: &Health, worker: &Clients) {
+pub async fn keep_probing(attempt: &Attempt) {
     loop {
-        health.call_due().await;
-        let namespaces: Api<Namespace> = Api::all(worker.client());
+        attempt.health.call_due().await;
         // The client observes the outcome.
-        drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
+        drop(Box::pin(identity(&attempt.worker.client(), attempt.home)).await);
     }
 }

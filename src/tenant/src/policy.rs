@@ -149,6 +149,16 @@ impl Default for TenantPolicy {
 }
 
 impl TenantPolicy {
+    /// Returns the policy of a tenant whose profiles are in its worker cluster: they may be in any
+    /// namespace there, as with the program that osm replaces.
+    #[must_use]
+    pub fn with_home_in_worker(&self) -> Self {
+        Self {
+            profile_reach: ProfileReach::Everywhere,
+            ..self.clone()
+        }
+    }
+
     /// Returns true if machine deployments of a tenant may use profiles from a namespace. `home` is
     /// the namespace of the tenant's own.
     pub fn allows_profiles_of(&self, home: &str, namespace: &str) -> bool {

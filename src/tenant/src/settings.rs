@@ -73,6 +73,19 @@ pub struct TenantSettings {
 }
 
 impl TenantSettings {
+    /// Returns the defaults of a tenant whose configs are in its worker cluster. They and the
+    /// documents are as the program that osm replaces makes them there, and its profiles take no
+    /// part in the fleet's rollouts.
+    #[must_use]
+    pub fn with_home_in_worker(&self) -> Self {
+        Self {
+            stored_config: StoredConfig::Inline,
+            profile_rollout: ProfileRollout::Immediate,
+            mirror_order: MirrorOrder::ByUrl,
+            ..self.clone()
+        }
+    }
+
     /// Returns the settings with certificates compared by their content.
     pub fn by_meaning(&self) -> Cow<'_, Self> {
         let host = certificates::meaning(&self.host_ca_bundle);

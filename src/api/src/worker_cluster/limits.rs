@@ -41,10 +41,9 @@ const MIRROR: &str = r"^(https?://\\S+|[^\\s/]*[.:][^\\s/]*(/\\S*)?|localhost(/\
 const TAINT: &str =
     "([a-z0-9.-]+/)?[A-Za-z0-9._-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)";
 
-/// The rule for a reference that identifies the object: another Secret is another registration.
-pub fn unchanged() -> Rule {
-    Rule::new("self == oldSelf")
-        .message("cannot be changed: put the kubeconfig into the Secret that it names")
+/// The rule for a field that identifies the object, with what to do instead of changing it.
+pub fn unchanged(instead: &str) -> Rule {
+    Rule::new("self == oldSelf").message(Message::Message(format!("cannot be changed: {instead}")))
 }
 
 /// The rule for a list of IP addresses.

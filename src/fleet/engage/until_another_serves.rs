@@ -1,13 +1,16 @@
-//! Looks for the previous manager while a cluster is served: an installer may bring it back.
+//! Looks for the previous manager while a cluster is served: an installer may bring it back. In a
+//! cluster that is its tenant's home, that one waits for our Lease.
 
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::Attempt;
+use crate::api::worker_cluster::Home;
 use crate::client::{jitter, retry_delay::RetryDelay};
 use crate::fleet::{
     adoption::{self, Holder, Predecessor},
+    claim::lease,
     engagement::Shared,
 };
 use crate::telemetry::chain::chain;
@@ -16,10 +19,36 @@ use crate::telemetry::chain::chain;
 /// namespace all the time.
 const BETWEEN: Duration = Duration::from_secs(10);
 
+/// Returns once the cluster must not be served any more: the previous manager serves it, or may.
+pub async fn until_another_serves(shared: &Shared, attempt: &Attempt, foreign_write: &Notify) {
+    match attempt.home {
+        Home::Management => until_upstream_runs(shared, attempt, foreign_write).await,
+        Home::Worker => {
+            let worker = || attempt.worker.client();
+            let lost = Box::pin(lease::keep(worker, &attempt.claimant, &shared.clock)).await;
+            let registration = attempt.health.registration();
+            tracing::warn!(%registration, error = %chain(&lost), "the Lease is lost");
+        }
+    }
+}
+
+/// Releases the Lease of a cluster that is its tenant's home, so that the previous manager can
+/// serve it. If that fails, it waits until the Lease ends.
+pub async fn let_others_serve(attempt: &Attempt) {
+    if attempt.home == Home::Management {
+        return;
+    }
+    let worker = attempt.worker.client();
+    if let Err(error) = Box::pin(lease::release(&worker, &attempt.claimant)).await {
+        let registration = attempt.health.registration();
+        tracing::warn!(%registration, error = %chain(&error), "the Lease was not released");
+    }
+}
+
 /// Returns once the previous manager renews its Lease. In a cluster that it served before, this
 /// checks periodically. In every cluster, it checks when `foreign_write` reports that another
 /// program wrote an object that we write.
-pub async fn until_upstream_runs(shared: &Shared, attempt: &Attempt, foreign_write: &Notify) {
+async fn until_upstream_runs(shared: &Shared, attempt: &Attempt, foreign_write: &Notify) {
     loop {
         tokio::select! {
             () = periodic(shared, attempt) => {}

@@ -1,0 +1,128 @@
+//! Tenants whose worker cluster is the home of their profiles and configs, with the rights of the
+//! program that was there before.
+
+use jiff::Timestamp;
+use kube::api::Api;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use serde_json::{Value, json};
+
+use crate::suite::administrator::{create, list};
+use crate::suite::audit::told;
+use crate::suite::commands::Admin;
+use crate::suite::drop_in::{
+    Controller, Way, a_cluster, assert_the_lease_is_free, every_profile_stands_as_it_was_meant,
+    made, refused, writes,
+};
+use crate::suite::fixtures::{a_machine_deployment, with_annotation};
+use crate::suite::life::has_served;
+use crate::suite::process::Manager;
+use crate::suite::server::Server;
+use crate::suite::stage::{Stage, Tenant, WORKER};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+/// The same settings as those of [`spec`], as flags of the program that was there before.
+const LINE: &[&str] = &[
+    "-namespace",
+    "kube-system",
+    "-cluster-dns",
+    "169.254.20.10",
+    "-container-runtime",
+    "containerd",
+    "-external-cloud-provider",
+    "-pause-image",
+    "registry.example/pause:3.10",
+    "-node-http-proxy",
+    "http://proxy.example:3128",
+    "-node-no-proxy",
+    ".svc,10.0.0.0/8",
+];
+
+fn spec() -> Value {
+    json!({
+        "home": "Worker",
+        "clusterDNS": ["169.254.20.10"],
+        "externalCloudProvider": true,
+        "pauseImage": "registry.example/pause:3.10",
+        "httpProxy": "http://proxy.example:3128",
+        "noProxy": ".svc,10.0.0.0/8",
+    })
+}
+
+fn paused() -> Value {
+    let mut spec = spec();
+    json_patch::merge(&mut spec, &json!({ "paused": true }));
+    spec
+}
+
+pub async fn a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_write(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "home");
+    let tenant = stage.tenant().await;
+    let home = a_cluster(world, "home").await;
+    let begun = Timestamp::now();
+    tenant.configure(spec()).await;
+    let kubeconfig = home.kubeconfig(IN_WORKER).await;
+    tenant.register_as(WORKER, &kubeconfig).await;
+    let manager = Manager::start(&stage, &[]).await;
+    let all: Api<MachineDeployment> = Api::namespaced(home.admin().await, KUBE_SYSTEM);
+    let named = with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
+    create(&all, &named).await;
+    made(&home, "1").await;
+    tenant.says("Ready", "True", "Ready").await;
+    every_profile_stands_as_it_was_meant(&home).await;
+    the_commands_look_there(&stage, &tenant).await;
+    let here = (
+        list(&tenant.profiles()).await,
+        list(&tenant.configs()).await,
+    );
+    assert!(here.0.is_empty() && here.1.is_empty(), "{here:?}");
+
+    home.settle_audit().await;
+    let settled = Timestamp::now();
+    let previous = Controller::start(&home, Way::Flag, LINE).await;
+    logs(&previous, "waiting to be the leader").await;
+    tenant.configure(paused()).await;
+    logs(&previous, "\"leading\"").await;
+    has_served(&previous.address().await).await;
+    tenant.configure(spec()).await;
+    tenant.says("Adopted", "False", "UpstreamRunning").await;
+    drop(previous.stop().await);
+    tenant.says("Adopted", "True", "NothingToAdopt").await;
+    tenant.says("Ready", "True", "Ready").await;
+    writes_nothing(&home, settled).await;
+
+    tenant.leave().await;
+    assert_the_lease_is_free(&home, "operating-system-manager").await;
+    writes_nothing(&home, settled).await;
+    manager.stop().await;
+    let refused = refused(&home, begun).await;
+    assert!(refused.is_empty(), "{}", told(&refused));
+}
+
+/// `osm plan` and `osm explain` read the profiles and configs of the worker cluster.
+async fn the_commands_look_there(stage: &Stage, tenant: &Tenant) {
+    let admin = Admin::of(tenant);
+    let plan = admin.osm_about((stage, tenant), &["plan"]).await;
+    assert_eq!(plan.code, Some(0), "{plan:?}");
+    assert!(plan.out.ends_with("workers: unchanged\n"), "{plan:?}");
+    let explain = ["explain", "kube-system/workers"];
+    let explained = admin.osm_about((stage, tenant), &explain).await;
+    assert_eq!(explained.code, Some(0), "{explained:?}");
+    assert!(explained.out.contains("osp-ubuntu"), "{explained:?}");
+}
+
+async fn logs(controller: &Controller, text: &str) {
+    let what = format!("it logs {text}");
+    wait::until(&what, async || {
+        controller.process.log().contains(text).then_some(())
+    })
+    .await;
+}
+
+async fn writes_nothing(home: &Server, since: Timestamp) {
+    let written = writes(home, since).await;
+    assert!(written.is_empty(), "{}", told(&written));
+}
