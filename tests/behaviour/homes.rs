@@ -18,7 +18,7 @@ use crate::suite::fixtures::{a_machine_deployment, with_annotation};
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
 use crate::suite::server::Server;
-use crate::suite::stage::{Stage, Tenant, WORKER};
+use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
@@ -102,6 +102,26 @@ pub async fn a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_wr
     assert!(refused.is_empty(), "{}", told(&refused));
 }
 
+pub async fn a_cluster_that_is_the_home_of_two_is_served_for_the_first(world: &'static World) {
+    let stage = Stage::open(world, "homes");
+    let [first, second] = stage.tenants(["first", "second"]).await;
+    let home = a_cluster(world, "home-of-two").await;
+    let kubeconfig = home.kubeconfig(IN_WORKER).await;
+    let manager = Manager::start(&stage, &[]).await;
+    first.configure(spec()).await;
+    first.register_as(WORKER, &kubeconfig).await;
+    first.says("Ready", "True", "Ready").await;
+    second.configure(spec()).await;
+    second.register_as(WORKER, &kubeconfig).await;
+    let own = second.says("Adopted", "False", "UpstreamRunning").await;
+    let holder = format!("/{} holds Lease", first.namespace);
+    assert!(message(&own, "Adopted").contains(&holder), "{own:?}");
+    first.says("Ready", "True", "Ready").await;
+    first.leave().await;
+    second.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
 /// `osm plan` and `osm explain` read the profiles and configs of the worker cluster.
 async fn the_commands_look_there(stage: &Stage, tenant: &Tenant) {
     let admin = Admin::of(tenant);
@@ -112,6 +132,17 @@ async fn the_commands_look_there(stage: &Stage, tenant: &Tenant) {
     let explained = admin.osm_about((stage, tenant), &explain).await;
     assert_eq!(explained.code, Some(0), "{explained:?}");
     assert!(explained.out.contains("osp-ubuntu"), "{explained:?}");
+    let doctor = admin.osm_about((stage, tenant), &["doctor"]).await;
+    for check in ["identity", "rights"] {
+        let mut lines = doctor.out.lines();
+        let line = lines.find(|line| line.contains(&tenant.namespace) && line.contains(check));
+        assert!(line.is_some_and(|line| line.contains("ok")), "{doctor:?}");
+    }
+    let add = ["tenant", "add", WORKER, "-n", &tenant.namespace];
+    let add = [&add[..], &["--allow-loopback-servers"]].concat();
+    let added = admin.osm_in_both(&add).await;
+    assert_eq!(added.code, Some(1), "{added:?}");
+    assert!(added.err.contains("spec.home: Worker"), "{added:?}");
 }
 
 async fn logs(controller: &Controller, text: &str) {

@@ -7,7 +7,9 @@ use kube::{
 };
 
 use super::{Check, rights};
-use crate::api::{machine_deployment::MachineDeployment, names::TOO_LARGE, weight};
+use crate::api::{
+    machine_deployment::MachineDeployment, names::TOO_LARGE, weight, worker_cluster::Home,
+};
 use crate::client::{
     memory::GUARANTEED_BYTES,
     pages::{self, Pages},
@@ -25,7 +27,7 @@ struct Charged {
 }
 
 /// Lists the machine deployments, and compares their memory with the guaranteed part of a tenant.
-pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
+pub(super) async fn machine_deployments(place: &str, client: &Client, home: Home) -> Check {
     let kind = ApiResource::erase::<MachineDeployment>(&());
     let all: Api<DeserializeGuard<DynamicObject>> = Api::all_with(client.clone(), &kind);
     let mut pages = Pages::of(ListParams::default(), PAGE);
@@ -35,7 +37,7 @@ pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
             Ok(Some(page)) => charged.extend(page.objects.iter().map(charge)),
             Ok(None) => return compare(place, charged),
             Err(error) => {
-                let (message, fix) = not_listed(&error);
+                let (message, fix) = not_listed(&error, home);
                 return Check::wrong(place, WHAT, (message, &fix));
             }
         }
@@ -43,7 +45,7 @@ pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
 }
 
 /// Returns why the machine deployments cannot be listed, and what to do.
-fn not_listed(error: &kube::Error) -> (String, String) {
+fn not_listed(error: &kube::Error, home: Home) -> (String, String) {
     // A server that does not serve the group answers without a `Status`.
     if pages::is_not_served(error) {
         let message = "the cluster does not serve MachineDeployments (cluster.k8s.io/v1alpha1)";
@@ -51,7 +53,7 @@ fn not_listed(error: &kube::Error) -> (String, String) {
         return (message.to_owned(), fix.to_owned());
     }
     let message = format!("cannot list them: {}", chain(error));
-    (message, rights::grant_or_wait(error).to_owned())
+    (message, rights::grant_or_wait(error, home).to_owned())
 }
 
 fn charge(object: &DynamicObject) -> Charged {
@@ -132,11 +134,11 @@ mod tests {
             }))
         };
         // As kube decodes "404 page not found": the reason is not `NotFound`.
-        let (_, fix) = not_listed(&answer(404));
+        let (_, fix) = not_listed(&answer(404), Home::Management);
         assert!(fix.starts_with("install machine-controller"), "{fix}");
-        let (_, fix) = not_listed(&answer(403));
+        let (_, fix) = not_listed(&answer(403), Home::Management);
         assert!(fix.contains("osm tenant add"), "{fix}");
-        let (_, fix) = not_listed(&answer(500));
+        let (_, fix) = not_listed(&answer(500), Home::Management);
         assert!(!fix.contains("osm tenant add"), "{fix}");
     }
 

@@ -14,7 +14,7 @@ use kube::Client;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::api::names::FETCHER;
+use crate::api::{names::FETCHER, worker_cluster::Home};
 use crate::commands::cluster_client::{Permission, review};
 
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
@@ -22,14 +22,29 @@ const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 
 /// What grants the rights in a worker cluster.
-pub(super) const GRANT: &str = "run osm tenant add again (with --node-credentials where that is \
+const GRANT: &str = "run osm tenant add again (with --node-credentials where that is \
                                 set), or in the worker cluster: kubectl apply --server-side \
                                 --force-conflicts -f manifests/rbac/worker.yaml";
 
+/// What the manager uses in a worker cluster that is its tenant's home.
+const HOME: &str = include_str!("home.yaml");
+
+/// What grants the rights in a worker cluster that is its tenant's home.
+const GRANT_AT_HOME: &str = "grant the kubeconfig's identity in the worker cluster what the \
+                             installer of its own operating-system-manager granted to that one";
+
+/// Returns what grants the rights in a worker cluster.
+pub(super) const fn grant(home: Home) -> &'static str {
+    match home {
+        Home::Management => GRANT,
+        Home::Worker => GRANT_AT_HOME,
+    }
+}
+
 /// Returns what to do about a failed call to a worker cluster: grant rights if one is missing.
-pub(super) fn grant_or_wait(error: &kube::Error) -> &'static str {
+pub(super) fn grant_or_wait(error: &kube::Error, home: Home) -> &'static str {
     match error {
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => GRANT,
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => grant(home),
         _ => "run this again once the worker cluster's API server answers; its log says more",
     }
 }
@@ -44,8 +59,11 @@ pub(super) fn in_management() -> anyhow::Result<Needs> {
 }
 
 /// Returns the rules that it needs in a worker cluster.
-pub(super) fn in_worker() -> anyhow::Result<Needs> {
-    needs(WORKER)
+pub(super) fn in_worker(home: Home) -> anyhow::Result<Needs> {
+    needs(match home {
+        Home::Management => WORKER,
+        Home::Worker => HOME,
+    })
 }
 
 /// Returns the rules that it needs there for credentials per machine deployment.
@@ -270,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_is_granted_is_not_missing_and_what_is_not_is_named() {
-        let wanted = in_worker().unwrap();
+        let wanted = in_worker(Home::Management).unwrap();
         let everything = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }]);
         for rules in wanted.values() {
             assert!(missing(everything.clone(), rules).is_empty());
@@ -293,7 +311,7 @@ mod tests {
             rules: Vec::new(),
             is_complete: true,
         };
-        let wanted = in_worker().unwrap();
+        let wanted = in_worker(Home::Management).unwrap();
         let missing = wanted.values().flat_map(|rules| nothing.missing(rules));
         let optional = missing.filter(Lacking::is_optional);
         let optional: Vec<String> = optional.map(|it| it.to_string()).collect();
@@ -307,7 +325,9 @@ mod tests {
 
     #[test]
     fn what_each_file_grants_is_enough_for_itself() {
-        for needs in [in_management(), in_worker(), for_node_credentials()] {
+        let in_worker = [Home::Management, Home::Worker].map(in_worker);
+        let others = [in_management(), for_node_credentials()];
+        for needs in in_worker.into_iter().chain(others) {
             for rules in needs.unwrap().values() {
                 let granted = serde_json::to_value(rules).unwrap();
                 assert!(missing(granted, rules).is_empty() && !rules.is_empty());

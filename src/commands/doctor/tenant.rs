@@ -13,13 +13,13 @@ use super::{
 };
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
-    worker_cluster::{NodeCredentials, WorkerCluster},
+    worker_cluster::{Home, NodeCredentials, WorkerCluster},
 };
-use crate::commands::{
-    cluster_client::{as_the_manager, cluster_uid},
-    plan::kubeconfig_of,
+use crate::commands::{cluster_client::as_the_manager, plan::kubeconfig_of};
+use crate::fleet::{
+    cluster_info::{self, InUse},
+    engage,
 };
-use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::chain::{chain, whole};
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
@@ -82,7 +82,7 @@ pub(super) async fn run_checks(
     }
     checks.push(identity(place, &client, own).await);
     checks.push(rights_there(place, &client, own).await);
-    checks.push(memory::machine_deployments(place, &client).await);
+    checks.push(memory::machine_deployments(place, &client, home_of(own)).await);
     checks.push(cluster_info_of(place, &client, &access).await);
     checks
 }
@@ -91,13 +91,20 @@ fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess>
     Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
 }
 
+/// Returns where the tenant's profiles and configs are.
+fn home_of(own: Option<&WorkerCluster>) -> Home {
+    own.map(|own| own.spec.home).unwrap_or_default()
+}
+
 async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "identity";
     let known = own.and_then(|own| own.status.as_ref()?.cluster_uid.clone());
-    match (cluster_uid(client).await, known) {
+    let home = home_of(own);
+    let found = engage::identity(client, home).await;
+    match (found.map(Option::unwrap_or_default), known) {
         (Err(error), _) => {
             let message = format!("it does not tell who it is: {}", chain(&error));
-            Check::wrong(place, what, (message, rights::grant_or_wait(&error)))
+            Check::wrong(place, what, (message, rights::grant_or_wait(&error, home)))
         }
         (Ok(found), Some(known)) if found != known => {
             let message = format!("uid {found}, and the WorkerCluster is about {known}");
@@ -110,7 +117,8 @@ async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> 
 
 async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "rights";
-    let fix = rights::GRANT;
+    let home = home_of(own);
+    let fix = rights::grant(home);
     match missing(client, own).await {
         Ok(missing) if !missing.needed.is_empty() => {
             let message = format!("missing: {}", missing.needed.join(", "));
@@ -127,8 +135,8 @@ async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>)
         Err(error) => {
             let message = format!("cannot ask: {}", whole(error.as_ref()));
             let fix = match error.downcast_ref() {
-                Some(error) => rights::grant_or_wait(error),
-                None => rights::GRANT,
+                Some(error) => rights::grant_or_wait(error, home),
+                None => fix,
             };
             Check::doubtful(place, what, (message, fix))
         }
@@ -146,7 +154,7 @@ struct Missing {
 
 async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Missing> {
     let subject = Subject { client, user: None };
-    let mut needs = rights::in_worker()?;
+    let mut needs = rights::in_worker(home_of(own))?;
     let node_credentials = own.and_then(|own| own.spec.node_credentials);
     if node_credentials == Some(NodeCredentials::PerMachineDeployment) {
         for (namespace, rules) in rights::for_node_credentials()? {

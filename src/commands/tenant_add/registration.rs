@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Params, Rights, TenantAddition, labels};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER_LABEL},
-    worker_cluster::{NodeCredentials, WorkerCluster},
+    worker_cluster::{Home, NodeCredentials, WorkerCluster},
 };
 use crate::commands::cluster_client;
 use crate::tenant::secret_text::SecretText;
@@ -49,6 +49,13 @@ pub(super) async fn check(addition: &TenantAddition) -> anyhow::Result<Own> {
         .iter()
         .find(|it| it.spec.kubeconfig_secret_ref.name == *name);
     if let Some(own) = own {
+        ensure!(
+            own.spec.home == Home::Management,
+            "WorkerCluster {namespace}/{} has spec.home: Worker; this command registers no such \
+             cluster: create the Secret by hand, with the kubeconfig of the manager that the \
+             cluster has (docs/adopt.md)",
+            own.name_any()
+        );
         refuse_another_cluster(addition, own)?;
     }
     let by_name = all.iter().find(|it| it.name_any() == *name);
