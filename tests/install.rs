@@ -10,6 +10,9 @@ mod chart;
 #[cfg(test)]
 #[path = "install/port_forward.rs"]
 mod port_forward;
+#[cfg(test)]
+#[path = "install/previous_manager.rs"]
+mod previous_manager;
 #[path = "install/webhooks.rs"]
 mod webhooks;
 #[cfg(test)]

@@ -44,8 +44,8 @@ use super::{
     watch::{self as watches, Watchers},
 };
 use crate::api::{
-    condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
-    worker_cluster::WorkerCluster,
+    condition::ConditionType, config::OperatingSystemConfig, machine_deployment::MachineDeployment,
+    profile::OperatingSystemProfile, reason::Reason, worker_cluster::WorkerCluster,
 };
 use crate::client::{
     memory::Memory, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
@@ -243,7 +243,6 @@ impl Controllers {
     async fn prepare(&self, context: &Context) {
         let mut delay = RetryDelay::default();
         let tenant_status = &context.engagement.tenant_status;
-        self.profiles.ready().await;
         while let Err(finding) = self.try_prepare(context).await {
             let (condition, finding) = *finding;
             tenant_status.cannot_engage(condition, finding);
@@ -264,6 +263,14 @@ impl Controllers {
                 ConditionState::retried(Reason::InventoryFailed, message),
             ))
         };
+        if !home_is_served(context).await.map_err(failed)? {
+            let message = "the worker cluster does not serve OperatingSystemProfile and \
+                           OperatingSystemConfig (operatingsystemmanager.k8c.io/v1alpha1), and is \
+                           the tenant's home; waiting for the CRDs";
+            let finding = ConditionState::wrong(Reason::ProfileNotServed, message);
+            return Err(Box::new((ConditionType::Prepared, finding)));
+        }
+        self.profiles.ready().await;
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
         match all.list_metadata(&ListParams::default().limit(1)).await {
             Err(error) if is_not_served(&error) => {
@@ -384,6 +391,28 @@ impl Controllers {
         };
         tokio::join!(profile::keep(context, &self.defaults, &changed), follow);
     }
+}
+
+/// Returns false if the tenant's home has no profiles and configs, because its cluster does not
+/// serve their kinds. The management cluster was checked when the process started.
+async fn home_is_served(context: &Context) -> Result<bool, kube::Error> {
+    let home = &context.engagement.home;
+    if home.watches.is_none() {
+        return Ok(true);
+    }
+    let one = ListParams::default().limit(1);
+    let profiles: Api<OperatingSystemProfile> = home.api();
+    let configs: Api<OperatingSystemConfig> = home.api();
+    for listed in [
+        profiles.list_metadata(&one).await.map(drop),
+        configs.list_metadata(&one).await.map(drop),
+    ] {
+        match listed {
+            Err(error) if is_not_served(&error) => return Ok(false),
+            listed => listed?,
+        }
+    }
+    Ok(true)
 }
 
 /// Reconciles all machine deployments when the spec of the WorkerCluster or the registry

@@ -157,3 +157,23 @@ async fn writes_nothing(home: &Server, since: Timestamp) {
     let written = writes(home, since).await;
     assert!(written.is_empty(), "{}", told(&written));
 }
+
+pub async fn a_home_without_the_definitions_says_what_is_missing(world: &'static World) {
+    let stage = Stage::open(world, "bare-home");
+    let tenant = stage.tenant().await;
+    let home = Server::start(world.kind, "bare-home").await;
+    home.apply(include_str!("../drop_in/rights.yaml")).await;
+    home.apply_file("tenants-example/worker-crds/machinedeployments.yaml")
+        .await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.configure(spec()).await;
+    let kubeconfig = home.kubeconfig(IN_WORKER).await;
+    tenant.register_as(WORKER, &kubeconfig).await;
+    let own = tenant.says("Prepared", "False", "ProfileNotServed").await;
+    let said = message(&own, "Ready");
+    assert!(said.contains("OperatingSystemProfile"), "{said}");
+    home.apply(include_str!("../drop_in/definitions.yaml"))
+        .await;
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}

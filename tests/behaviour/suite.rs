@@ -224,6 +224,7 @@ macro_rules! scenarios {
             drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
             homes::a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_write,
             homes::a_cluster_that_is_the_home_of_two_is_served_for_the_first,
+            homes::a_home_without_the_definitions_says_what_is_missing,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,

@@ -1,5 +1,5 @@
 // Pins what Go builds to read what we write: containerd of the line that our profiles install,
-// Ignition's validator, Helm, and four small programs of our own. `.ci/consumers` builds them.
+// Ignition's validator, Helm, and five small programs of our own. `.ci/consumers` builds them.
 //
 // k8s.io/kubelet follows loadtest/nodes/kubelet-1.36. After a change of a version: `go mod tidy`.
 module consumers
@@ -17,6 +17,7 @@ require (
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	google.golang.org/grpc v1.82.1
 	k8s.io/apimachinery v0.36.3
+	k8s.io/client-go v0.36.3
 	k8s.io/cri-api v0.36.3
 	k8s.io/cri-streaming v0.36.3
 	k8s.io/kubelet v0.36.3
@@ -228,7 +229,6 @@ require (
 	k8s.io/apiextensions-apiserver v0.36.1 // indirect
 	k8s.io/apiserver v0.36.1 // indirect
 	k8s.io/cli-runtime v0.36.1 // indirect
-	k8s.io/client-go v0.36.3 // indirect
 	k8s.io/component-base v0.36.3 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect

@@ -195,6 +195,9 @@ reasons! {
     FactsFailed: Error, Nobody =>
         "Retried. If it stays, act on the API server's answer in the message.",
     MachineDeploymentNotServed: Error, Operator => "Install machine-controller. Retried.",
+    ProfileNotServed: Error, Operator =>
+        "Install the CRDs in the worker cluster, which is the tenant's home: those of KubeOne or \
+        KKP, or `osm crds`. Retried.",
     InventoryFailed: Error, Nobody =>
         "Retried. If it stays, act on the API server's answer in the message.",
     // Of ProfilesInstalled.
