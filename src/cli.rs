@@ -1,5 +1,6 @@
 //! The commands of `osm`. `run` serves clusters; the others work on files, without a cluster.
 
+mod adopt;
 mod bom;
 mod cluster_info;
 mod clusters;
@@ -184,6 +185,11 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
 
 Exit codes: 0 listed, 1 they cannot be listed.")]
     Tenants(tenants::TenantsFlags),
+    /// Print what clusters that another manager serves need to be served from here.
+    Adopt {
+        #[command(subcommand)]
+        command: adopt::AdoptCommand,
+    },
     /// Add, remove or release one tenant, on live clusters.
     #[command(after_help = "Examples:
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
@@ -242,6 +248,7 @@ impl Cli {
             Command::Machine(flags) => machine::run(flags),
             Command::Doctor(flags) => doctor::run(flags),
             Command::Tenants(flags) => tenants::run(flags),
+            Command::Adopt { command } => adopt::run(command),
             Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
             Command::Version(flags) => version::run(&flags),

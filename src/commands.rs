@@ -1,6 +1,7 @@
 //! The commands for operators that read or write live clusters. `cli` has their flags and prints
 //! their results.
 
+pub mod adopt_kkp;
 pub mod cluster_client;
 pub mod count;
 pub mod doctor;

@@ -180,6 +180,7 @@ fn every_command_has_examples_and_every_shell_its_completions() {
         "tenants",
         "tenant",
         "tenant add",
+        "adopt kkp",
         "tenant remove",
     ] {
         let help = folder.osm(&format!("{command} --help")).stdout;

@@ -2,6 +2,7 @@
 //! the flags that KubeOne and KKP give that one.
 
 mod controller_flags;
+pub mod deployed;
 mod go_flags;
 mod registries;
 mod webhook_flags;

@@ -7,7 +7,7 @@ use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, list};
+use crate::suite::administrator::{create, delete, list, merge};
 use crate::suite::audit::told;
 use crate::suite::commands::Admin;
 use crate::suite::drop_in::{
@@ -22,7 +22,7 @@ use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
-/// The same settings as those of [`spec`], as flags of the program that was there before.
+/// The flags of the program that was there before.
 const LINE: &[&str] = &[
     "-namespace",
     "kube-system",
@@ -40,38 +40,49 @@ const LINE: &[&str] = &[
 ];
 
 fn spec() -> Value {
+    json!({ "home": "Worker" })
+}
+
+/// The user cluster, by KKP's name, and the Secret with its kubeconfig.
+const CLUSTER: &str = "home-tenant";
+const SECRET: &str = "operatingsystemmanager-kubeconfig";
+
+/// The Deployment of KKP: another program waits for the API server, and then starts the manager.
+fn deployment(namespace: &str) -> String {
+    let line = json!({ "command": "/usr/local/bin/osm-controller", "args": LINE }).to_string();
+    let labels = json!({ "app": "operating-system-manager" });
+    let container = json!({
+        "name": "operating-system-manager", "image": "quay.io/kubermatic/osm:v1",
+        "command": ["/http-prober-bin/http-prober"],
+        "args": ["-endpoint", "https://api/healthz", "-insecure", "-command", line],
+    });
     json!({
-        "home": "Worker",
-        "clusterDNS": ["169.254.20.10"],
-        "externalCloudProvider": true,
-        "pauseImage": "registry.example/pause:3.10",
-        "httpProxy": "http://proxy.example:3128",
-        "noProxy": ".svc,10.0.0.0/8",
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "operating-system-manager", "namespace": namespace },
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+        },
     })
+    .to_string()
 }
 
-fn paused() -> Value {
-    let mut spec = spec();
-    json_patch::merge(&mut spec, &json!({ "paused": true }));
-    spec
-}
-
-pub async fn a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_write(
-    world: &'static World,
-) {
-    let stage = Stage::open(world, "home");
+pub async fn a_user_cluster_of_kkp_goes_back_and_forth_without_a_write(world: &'static World) {
+    let stage = Stage::open(world, "cluster-home");
     let tenant = stage.tenant().await;
     let home = a_cluster(world, "home").await;
     let begun = Timestamp::now();
-    tenant.configure(spec()).await;
-    let kubeconfig = home.kubeconfig(IN_WORKER).await;
-    tenant.register_as(WORKER, &kubeconfig).await;
     let manager = Manager::start(&stage, &[]).await;
+    adopt(&tenant).await;
+    let kubeconfig = home.kubeconfig(IN_WORKER).await;
+    tenant.register_as(SECRET, &kubeconfig).await;
     let all: Api<MachineDeployment> = Api::namespaced(home.admin().await, KUBE_SYSTEM);
     let named = with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
     create(&all, &named).await;
     made(&home, "1").await;
-    tenant.says("Ready", "True", "Ready").await;
+    let ready = ("Ready", "True", "Ready");
+    tenant.says_of(CLUSTER, ready).await;
     every_profile_stands_as_it_was_meant(&home).await;
     the_commands_look_there(&stage, &tenant).await;
     let here = (
@@ -84,22 +95,46 @@ pub async fn a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_wr
     let settled = Timestamp::now();
     let previous = Controller::start(&home, Way::Flag, LINE).await;
     logs(&previous, "waiting to be the leader").await;
-    tenant.configure(paused()).await;
+    let paused = |is_paused: bool| json!({ "spec": { "paused": is_paused } });
+    merge(&tenant.worker_clusters(), CLUSTER, paused(true)).await;
     logs(&previous, "\"leading\"").await;
     has_served(&previous.address().await).await;
-    tenant.configure(spec()).await;
-    tenant.says("Adopted", "False", "UpstreamRunning").await;
+    merge(&tenant.worker_clusters(), CLUSTER, paused(false)).await;
+    let waits = ("Adopted", "False", "UpstreamRunning");
+    tenant.says_of(CLUSTER, waits).await;
     drop(previous.stop().await);
-    tenant.says("Adopted", "True", "NothingToAdopt").await;
-    tenant.says("Ready", "True", "Ready").await;
+    let taken = ("Adopted", "True", "NothingToAdopt");
+    tenant.says_of(CLUSTER, taken).await;
+    tenant.says_of(CLUSTER, ready).await;
     writes_nothing(&home, settled).await;
 
-    tenant.leave().await;
+    delete(&tenant.registrations(), SECRET).await;
+    let gone = ("Registered", "False", "RegistrationRemoved");
+    tenant.says_of(CLUSTER, gone).await;
     assert_the_lease_is_free(&home, "operating-system-manager").await;
     writes_nothing(&home, settled).await;
     manager.stop().await;
     let refused = refused(&home, begun).await;
     assert!(refused.is_empty(), "{}", told(&refused));
+}
+
+/// Applies what `osm adopt kkp` prints for a Deployment of KKP.
+async fn adopt(tenant: &Tenant) {
+    tenant
+        .apply_in_management(&deployment(&tenant.namespace))
+        .await;
+    let admin = Admin::of(tenant);
+    let missing = admin.osm(&["adopt", "kkp", "no-such-cluster"]).await;
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(
+        missing.err.contains("namespace cluster-no-such-cluster"),
+        "{missing:?}"
+    );
+    let printed = admin.osm(&["adopt", "kkp", CLUSTER]).await;
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let label = format!("kubectl -n {} label secret {SECRET}", tenant.namespace);
+    assert!(printed.out.contains(&label), "{printed:?}");
+    tenant.apply_in_management(&printed.out).await;
 }
 
 pub async fn a_cluster_that_is_the_home_of_two_is_served_for_the_first(world: &'static World) {
@@ -138,7 +173,7 @@ async fn the_commands_look_there(stage: &Stage, tenant: &Tenant) {
         let line = lines.find(|line| line.contains(&tenant.namespace) && line.contains(check));
         assert!(line.is_some_and(|line| line.contains("ok")), "{doctor:?}");
     }
-    let add = ["tenant", "add", WORKER, "-n", &tenant.namespace];
+    let add = ["tenant", "add", SECRET, "-n", &tenant.namespace];
     let add = [&add[..], &["--allow-loopback-servers"]].concat();
     let added = admin.osm_in_both(&add).await;
     assert_eq!(added.code, Some(1), "{added:?}");

@@ -222,7 +222,7 @@ macro_rules! scenarios {
             unknown::an_adopted_cluster_keeps_names_that_nobody_knows,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,
             drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
-            homes::a_cluster_that_is_its_tenants_home_goes_back_and_forth_without_a_write,
+            homes::a_user_cluster_of_kkp_goes_back_and_forth_without_a_write,
             homes::a_cluster_that_is_the_home_of_two_is_served_for_the_first,
             homes::a_home_without_the_definitions_says_what_is_missing,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
