@@ -111,8 +111,8 @@ impl Controllers {
         let client = engagement.home.clients.client();
         tokio::select! {
             biased;
-            () = own.serve_from_home(engagement) => {}
-            () = own.follow(client, watches) => {}
+            () = Box::pin(own.serve_from_home(engagement)) => {}
+            () = Box::pin(own.follow(client, watches)) => {}
         }
     }
 
@@ -149,7 +149,7 @@ impl Controllers {
         let store = Arc::clone(&self.profiles);
         let follow_profiles =
             profile_store::follow(reached(), profiles, store, Arc::clone(subscriptions));
-        tokio::join!(Box::pin(follow_configs), Box::pin(follow_profiles));
+        tokio::join!(follow_configs, follow_profiles);
     }
 
     /// Serves an engaged cluster until it is disengaged, while its home is watched.
