@@ -21,6 +21,7 @@ use crate::client::{
 };
 use crate::controllers::{context::Rules, serve::Controllers};
 use crate::fleet::{
+    adoption::{LEASE, WORKER_LEASE},
     engagement::HomeWatches,
     single_cluster::{self, Reached},
 };
@@ -49,10 +50,6 @@ const REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(49),
     burst: std::num::NonZeroU32::MIN.saturating_add(99),
 };
-/// The Lease of the leader for the cluster with profiles, in their namespace.
-const LEASE: &str = "operating-system-manager";
-/// The Lease of the leader for the worker cluster, in its kube-system.
-const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 
 /// The environment of the process.
 pub struct Outside {

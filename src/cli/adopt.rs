@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::{clusters::ManagementFlags, output};
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::commands::adopt_kkp::{Found, UserCluster, user_clusters};
+use crate::commands::adopt_kkp::{Found, SECRET, UserCluster, user_clusters};
 use crate::tenant::report::counted;
 
 /// The commands of `osm adopt`.
@@ -59,7 +59,7 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
 
 /// Returns the WorkerCluster as YAML, behind the commands that hand the cluster over.
 fn document(cluster: &UserCluster, found: &Found) -> anyhow::Result<String> {
-    let (id, namespace, secret) = (&cluster.id, cluster.namespace(), UserCluster::secret());
+    let (id, namespace, secret) = (&cluster.id, cluster.namespace(), SECRET);
     let replicas = usize::try_from(cluster.replicas).unwrap_or_default();
     let replicas = counted(replicas, "replica", "replicas");
     let mut text = format!("---\n# The manager of user cluster {id} has {replicas}.\n");

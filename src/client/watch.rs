@@ -161,14 +161,6 @@ impl Watched {
             health: health.cloned(),
         }
     }
-
-    /// Creates the description of a watch in a worker cluster.
-    pub fn there(what: &'static str, health: &Arc<Health>) -> Self {
-        Self {
-            what,
-            health: Some(Arc::clone(health)),
-        }
-    }
 }
 
 impl From<&'static str> for Watched {

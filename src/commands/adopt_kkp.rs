@@ -1,10 +1,11 @@
 //! What the clusters of a KKP seed need to be served from here: for each Deployment of an
 //! operating-system-manager, a WorkerCluster with the same settings.
 
+use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
 
-use super::cluster_client::{ClusterClient, KubeconfigSource, cannot_list};
+use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::worker_cluster::{
     DefaultProfiles, Home, ProfileAnnotation, SecretReference, WorkerCluster, WorkerClusterSpec,
 };
@@ -13,9 +14,10 @@ use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, deplo
 use crate::telemetry::chain::chain;
 use crate::tenant::mode::NamespacedName;
 
-/// What KKP calls the Deployment, and the Secret with its kubeconfig.
+/// What KKP calls the Deployment.
 const DEPLOYMENT: &str = "operating-system-manager";
-const SECRET: &str = "operatingsystemmanager-kubeconfig";
+/// What KKP calls the Secret with its kubeconfig, in the same namespace.
+pub const SECRET: &str = "operatingsystemmanager-kubeconfig";
 /// What the namespaces of user clusters begin with.
 const PREFIX: &str = "cluster-";
 
@@ -44,11 +46,6 @@ impl UserCluster {
     pub fn namespace(&self) -> String {
         format!("{PREFIX}{}", self.id)
     }
-
-    /// Returns the name of the Secret with its kubeconfig, in that namespace.
-    pub const fn secret() -> &'static str {
-        SECRET
-    }
 }
 
 /// Returns the user clusters of a seed: these, or all.
@@ -64,8 +61,17 @@ pub async fn user_clusters(
     let all: Api<DeserializeGuard<Deployment>> = Api::all(seed.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={DEPLOYMENT}"));
     let listed = pages::all(&all, params).await;
-    let listed = listed.map_err(cannot_list::<Deployment>)?;
-    let mut clusters: Vec<UserCluster> = listed.objects.iter().filter_map(user_cluster).collect();
+    let listed = listed.context("cannot list Deployments")?;
+    let readable = listed.objects.iter().filter_map(user_cluster);
+    let unreadable = listed.unreadable.iter().filter_map(|metadata| {
+        let id = metadata.namespace.as_deref()?.strip_prefix(PREFIX)?;
+        Some(UserCluster {
+            id: id.to_owned(),
+            replicas: 0,
+            found: Err("its Deployment cannot be decoded".to_owned()),
+        })
+    });
+    let mut clusters: Vec<UserCluster> = readable.chain(unreadable).collect();
     clusters.retain(|it| ids.is_empty() || ids.contains(&it.id));
     for id in ids {
         let is_there = clusters.iter().any(|it| it.id == *id);

@@ -284,7 +284,7 @@ pub(super) fn cannot_list<K: Resource<DynamicType = ()>>(error: kube::Error) -> 
     let what = format!("{}s", K::kind(&()));
     if pages::is_not_served(&error) {
         return anyhow!(
-            "the management cluster does not serve {what}: install the custom resource definitions \
+            "the cluster does not serve {what}: install the custom resource definitions \
              (osm crds | kubectl apply --server-side -f -), or choose another --context"
         );
     }

@@ -177,8 +177,7 @@ async fn of_tenant(
         .living()
         .filter_map(|it| tenant.answer(it, &listed.index));
     let mut answers: Vec<Answer> = answers.collect();
-    let own = tenant.own.as_ref();
-    let writes = match own.map(|own| own.spec.home).unwrap_or_default() {
+    let writes = match Home::of(tenant.own.as_ref()) {
         Home::Management => prerequisites::plan_fetcher(&tenant.worker).await?,
         // The previous manager's installer creates the fetcher.
         Home::Worker => Vec::new(),

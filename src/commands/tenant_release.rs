@@ -91,19 +91,15 @@ pub async fn release(
     };
     let own = release.identify().await?;
     release.pause(&own, progress).await?;
-    if own.spec.home == Home::Worker {
-        progress(format!(
-            "done: profiles and configs are in the worker cluster, and its Lease is released; \
-             start the operating-system-manager there. Then remove the registration in namespace {}",
-            params.namespace
-        ));
-        return Ok(());
+    if own.spec.home == Home::Management {
+        release.refuse_if_running().await?;
     }
-    release.refuse_if_running().await?;
     let held = removal::held(&release.worker)
         .await
         .context("cannot list machine deployments")?;
-    if release.keeps_profiles_in_worker().await? {
+    if own.spec.home == Home::Worker {
+        progress("profiles and configs stay in the worker cluster, where they are".to_owned());
+    } else if release.keeps_profiles_in_worker().await? {
         release.profiles(&held, progress).await?;
         for machine_deployment in &held {
             release.config(machine_deployment, progress).await?;
@@ -111,7 +107,7 @@ pub async fn release(
     } else {
         progress("profiles and configs stay in the management cluster, where they are".to_owned());
     }
-    release.give_claim_back(progress).await?;
+    release.give_claim_back(own.spec.home, progress).await?;
     progress(format!(
         "done: start the operating-system-manager of the worker cluster; {}. Then \
          remove the registration in namespace {}",
@@ -361,6 +357,7 @@ impl Release {
 
     async fn give_claim_back(
         &self,
+        home: Home,
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.management.clone());
@@ -370,11 +367,16 @@ impl Release {
             tenant: self.tenant.clone(),
         };
         if self.mode == Mode::Write {
-            claim::release(&self.worker, &claimant)
-                .await
-                .context("cannot give the claim back")?;
+            let released = match home {
+                Home::Management => claim::release(&self.worker, &claimant).await,
+                Home::Worker => claim::lease::release(&self.worker, &claimant).await,
+            };
+            released.context("cannot give the claim back")?;
         }
-        progress(self.does("give the claim on the worker cluster back"));
+        progress(self.does(match home {
+            Home::Management => "give the claim on the worker cluster back",
+            Home::Worker => "release the Lease of the worker cluster",
+        }));
         Ok(())
     }
 

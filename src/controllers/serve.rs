@@ -264,9 +264,9 @@ impl Controllers {
             ))
         };
         if !home_is_served(context).await.map_err(failed)? {
-            let message = "the worker cluster does not serve OperatingSystemProfile and \
-                           OperatingSystemConfig (operatingsystemmanager.k8c.io/v1alpha1), and is \
-                           the tenant's home; waiting for the CRDs";
+            let message = "the cluster of the tenant's profiles and configs does not serve \
+                           OperatingSystemProfile and OperatingSystemConfig \
+                           (operatingsystemmanager.k8c.io/v1alpha1); waiting for the CRDs";
             let finding = ConditionState::wrong(Reason::ProfileNotServed, message);
             return Err(Box::new((ConditionType::Prepared, finding)));
         }

@@ -58,7 +58,7 @@ pub fn machine_deployments(
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
-    let watched = Watched::there("machine deployments", health);
+    let watched = Watched::of("machine deployments", Some(health));
     let reservation = Reservation::guaranteed(&watchers.memory);
     let mut account = Account::of(watchers.bytes_max, reservation);
     let watch = move |page| {
@@ -184,7 +184,7 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     );
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
-    let watched = Watched::there("Secrets", &context.engagement.health);
+    let watched = Watched::of("Secrets", Some(&context.engagement.health));
     interpret(watched, events, move |event| {
         match event {
             Event::Init => {

@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn a_claimant(tenant: &str) -> Claimant {
+    pub(super) fn a_claimant(tenant: &str) -> Claimant {
         Claimant {
             management_uid: "m".to_owned(),
             tenant: TenantId::new(tenant),

@@ -7,9 +7,9 @@ use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, list, merge};
+use crate::suite::administrator::{create, get, list, merge};
 use crate::suite::audit::told;
-use crate::suite::commands::Admin;
+use crate::suite::commands::{Admin, a_file, path};
 use crate::suite::drop_in::{
     Controller, Way, a_cluster, assert_the_lease_is_free, every_profile_stands_as_it_was_meant,
     made, refused, writes,
@@ -95,11 +95,11 @@ pub async fn a_user_cluster_of_kkp_goes_back_and_forth_without_a_write(world: &'
     let settled = Timestamp::now();
     let previous = Controller::start(&home, Way::Flag, LINE).await;
     logs(&previous, "waiting to be the leader").await;
-    let paused = |is_paused: bool| json!({ "spec": { "paused": is_paused } });
-    merge(&tenant.worker_clusters(), CLUSTER, paused(true)).await;
+    release(&tenant, &home).await;
     logs(&previous, "\"leading\"").await;
     has_served(&previous.address().await).await;
-    merge(&tenant.worker_clusters(), CLUSTER, paused(false)).await;
+    let again = json!({ "spec": { "paused": false } });
+    merge(&tenant.worker_clusters(), CLUSTER, again).await;
     let waits = ("Adopted", "False", "UpstreamRunning");
     tenant.says_of(CLUSTER, waits).await;
     drop(previous.stop().await);
@@ -108,14 +108,44 @@ pub async fn a_user_cluster_of_kkp_goes_back_and_forth_without_a_write(world: &'
     tenant.says_of(CLUSTER, ready).await;
     writes_nothing(&home, settled).await;
 
-    delete(&tenant.registrations(), SECRET).await;
-    let gone = ("Registered", "False", "RegistrationRemoved");
-    tenant.says_of(CLUSTER, gone).await;
+    remove(&tenant).await;
     assert_the_lease_is_free(&home, "operating-system-manager").await;
     writes_nothing(&home, settled).await;
     manager.stop().await;
     let refused = refused(&home, begun).await;
     assert!(refused.is_empty(), "{}", told(&refused));
+}
+
+/// Hands the cluster to the previous manager, and before that says that it would.
+async fn release(tenant: &Tenant, home: &Server) {
+    let admin = Admin::of(tenant);
+    let kubeconfig = a_file(&home.admin_in("default"));
+    let words = ["tenant", "release", SECRET, "-n", &tenant.namespace];
+    let words = [&words[..], &["--worker-kubeconfig", path(&kubeconfig)]].concat();
+    let would = admin.osm(&[&words[..], &["--dry-run"]].concat()).await;
+    assert_eq!(would.code, Some(0), "{would:?}");
+    assert!(would.all().contains("would release the Lease"), "{would:?}");
+    let own = get(&tenant.worker_clusters(), CLUSTER).await;
+    assert!(!own.spec.paused, "{would:?}");
+    let released = admin.osm(&words).await;
+    assert_eq!(released.code, Some(0), "{released:?}");
+    assert!(
+        released
+            .all()
+            .contains("profiles and configs stay in the worker cluster")
+    );
+}
+
+/// Removes the registration; first without the consent that this needs.
+async fn remove(tenant: &Tenant) {
+    let admin = Admin::of(tenant);
+    let words = ["tenant", "remove", SECRET, "-n", &tenant.namespace];
+    let asked = admin.osm(&words).await;
+    assert_eq!(asked.code, Some(1), "{asked:?}");
+    assert!(asked.all().contains("everything in it stays"), "{asked:?}");
+    let removed = admin.osm(&[&words[..], &["--yes"]].concat()).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.all().contains("what is in it stays"), "{removed:?}");
 }
 
 /// Applies what `osm adopt kkp` prints for a Deployment of KKP.

@@ -259,6 +259,13 @@ pub enum Home {
     Worker,
 }
 
+impl Home {
+    /// Returns the home of a tenant, which is the default without a WorkerCluster.
+    pub fn of(own: Option<&WorkerCluster>) -> Self {
+        own.map(|own| own.spec.home).unwrap_or_default()
+    }
+}
+
 /// What to take over from the manager that served the worker cluster before.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum Adoption {

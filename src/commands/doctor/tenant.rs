@@ -82,7 +82,7 @@ pub(super) async fn run_checks(
     }
     checks.push(identity(place, &client, own).await);
     checks.push(rights_there(place, &client, own).await);
-    checks.push(memory::machine_deployments(place, &client, home_of(own)).await);
+    checks.push(memory::machine_deployments(place, &client, Home::of(own)).await);
     checks.push(cluster_info_of(place, &client, &access).await);
     checks
 }
@@ -91,15 +91,10 @@ fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess>
     Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
 }
 
-/// Returns where the tenant's profiles and configs are.
-fn home_of(own: Option<&WorkerCluster>) -> Home {
-    own.map(|own| own.spec.home).unwrap_or_default()
-}
-
 async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "identity";
     let known = own.and_then(|own| own.status.as_ref()?.cluster_uid.clone());
-    let home = home_of(own);
+    let home = Home::of(own);
     let found = engage::identity(client, home).await;
     match (found.map(Option::unwrap_or_default), known) {
         (Err(error), _) => {
@@ -117,7 +112,7 @@ async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> 
 
 async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "rights";
-    let home = home_of(own);
+    let home = Home::of(own);
     let fix = rights::grant(home);
     match missing(client, own).await {
         Ok(missing) if !missing.needed.is_empty() => {
@@ -154,7 +149,7 @@ struct Missing {
 
 async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Missing> {
     let subject = Subject { client, user: None };
-    let mut needs = rights::in_worker(home_of(own))?;
+    let mut needs = rights::in_worker(Home::of(own))?;
     let node_credentials = own.and_then(|own| own.spec.node_credentials);
     if node_credentials == Some(NodeCredentials::PerMachineDeployment) {
         for (namespace, rules) in rights::for_node_credentials()? {

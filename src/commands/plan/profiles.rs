@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 
 use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
@@ -15,7 +15,10 @@ use crate::api::{
     worker_cluster::{DefaultProfiles, Home, WorkerCluster},
 };
 use crate::app::built_in_profiles;
-use crate::client::pages::Listed;
+use crate::client::{
+    pages::Listed,
+    watch::{Scope, covers},
+};
 use crate::controllers::{
     adoption, profile,
     profile_store::{ProfileStore, Quotas, content_digest},
@@ -23,7 +26,10 @@ use crate::controllers::{
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
 };
-use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
+use crate::tenant::{
+    policy::{ProfileReach, TenantPolicy},
+    settings::TenantSettings,
+};
 
 /// Returns the profiles that the tenant may use, after the assumptions. `home` is the namespace of
 /// its own, in the cluster of the client.
@@ -42,20 +48,31 @@ pub(super) async fn profiles(
         },
     );
     store.resize(home, policy.profiles);
-    let shared = &policy.profile_namespaces;
-    for namespace in shared.iter().map(String::as_str).chain([home]) {
-        let api = Api::namespaced(client.clone(), namespace);
+    let scope = match policy.profile_reach {
+        ProfileReach::Everywhere => Scope::All,
+        ProfileReach::Listed => {
+            let shared = policy.profile_namespaces.iter().cloned();
+            Scope::Namespaces(shared.chain([home.to_owned()]).collect())
+        }
+    };
+    for (limit, api) in scope.apis(client) {
         let found: Listed<OperatingSystemProfile> = list_own(&api, ListParams::default())
             .await
-            .with_context(|| format!("namespace {namespace}"))?;
+            .with_context(|| {
+                limit
+                    .as_ref()
+                    .map_or("all namespaces".to_owned(), |it| format!("namespace {it}"))
+            })?;
         for metadata in &found.unreadable {
             store.put_unreadable(metadata);
         }
-        let mut found = found.objects;
-        if namespace == home {
-            suppose(&mut found, question, (own, home))?;
+        let is_at_home = |it: &OperatingSystemProfile| it.namespace().as_deref() == Some(home);
+        let (mut own_profiles, others): (Vec<_>, Vec<_>) =
+            found.objects.into_iter().partition(is_at_home);
+        if covers(limit.as_ref(), home) {
+            suppose(&mut own_profiles, question, (own, home))?;
         }
-        for profile in found {
+        for profile in own_profiles.into_iter().chain(others) {
             store.put(profile);
         }
     }
@@ -72,7 +89,7 @@ fn suppose(
     if question.defaults == Supposed::Installed {
         let settings = &question.settings.tenant_defaults;
         let mut ours = built_in_profiles()?.to_vec();
-        if own.is_some_and(|own| own.spec.home == Home::Worker) {
+        if Home::of(own) == Home::Worker {
             ours = profile::as_older_definitions_store(&ours).to_vec();
         }
         ours.retain(|it| {

@@ -104,12 +104,11 @@ impl Tenant {
         let worker_cluster = worker_cluster(client, registration).await?;
         let own = worker_cluster.as_ref();
         let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
-        let mut home = (client.clone(), namespace.clone());
-        if own.is_some_and(|own| own.spec.home == Home::Worker) {
-            home = (worker.clone(), KUBE_SYSTEM.to_owned());
+        let (mut home_client, mut home) = (client, namespace.as_str());
+        if Home::of(own) == Home::Worker {
+            (home_client, home) = (&worker, KUBE_SYSTEM);
             (policy, defaults) = (policy.with_home_in_worker(), defaults.with_home_in_worker());
         }
-        let (home_client, home) = home;
         let status = own.and_then(|own| own.status.as_ref());
         let in_use = InUse {
             api_server: status.and_then(|status| status.api_server.as_deref()),
@@ -120,7 +119,7 @@ impl Tenant {
             .context("cannot read the cluster info")?;
         let key = DigestKey::derive(&cluster_info.fetch_token);
         let credentials = credentials(client, &namespace, own).await?;
-        let configs = Api::namespaced(home_client.clone(), &home);
+        let configs = Api::namespaced(home_client.clone(), home);
         let configs: Listed<OperatingSystemConfig> =
             list_own(&configs, ListParams::default()).await?;
         let made = made(&worker, &key).await?;
@@ -136,9 +135,9 @@ impl Tenant {
             cluster_info: Arc::new(cluster_info),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
-            profiles: profiles(question, (&policy, own), (&home_client, &home)).await?,
+            profiles: profiles(question, (&policy, own), (home_client, home)).await?,
             policy,
-            home,
+            home: home.to_owned(),
             default_profiles: DefaultProfileSettings::new(&defaults, own),
             unreadable_configs: configs
                 .unreadable

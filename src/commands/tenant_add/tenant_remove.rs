@@ -139,7 +139,7 @@ impl TenantRemoval {
             }
             self.delete_worker_cluster(own, progress).await?;
         }
-        if own.is_some_and(|own| own.spec.home == Home::Worker) {
+        if Home::of(own.as_ref()) == Home::Worker {
             progress("the worker cluster is the tenant's home: what is in it stays".to_owned());
             return Ok(Answer::Yes);
         }
@@ -213,6 +213,10 @@ impl TenantRemoval {
         let status = own.and_then(|own| own.status.as_ref());
         let served = status.and_then(|it| it.served.as_deref()).unwrap_or("0/0");
         let what = match policy {
+            _ if Home::of(own) == Home::Worker => {
+                "The Lease of the worker cluster is released, and everything in it stays. The \
+                 WorkerCluster is deleted, unless it is kept (--on-removal keep)"
+            }
             OnRemoval::Keep => {
                 "Machine deployments keep the finalizer, so that deleting one hangs until the \
                  cluster is registered again. The WorkerCluster stays (keep)"
@@ -228,6 +232,7 @@ impl TenantRemoval {
             }
         };
         let worker = match (&self.worker, policy) {
+            _ if Home::of(own) == Home::Worker => "stay as they are",
             (_, OnRemoval::Keep) => "stay as they are",
             (None, _) => "stay as they are (give --worker-kubeconfig to remove them)",
             (Some(_), _) => "made by osm tenant add are removed, and its token with them",

@@ -174,14 +174,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::tenant::id::TenantId;
-
-    fn a_claimant(tenant: &str) -> Claimant {
-        Claimant {
-            management_uid: "m".to_owned(),
-            tenant: TenantId::new(tenant),
-        }
-    }
+    use crate::fleet::claim::tests::a_claimant;
 
     /// A cluster whose clock goes with the test's.
     fn a_cluster() -> (Cluster, Clock) {

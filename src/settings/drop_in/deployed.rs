@@ -5,7 +5,8 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Container};
 use serde::Deserialize;
 
 use super::{CONTROLLER_FLAGS, ControllerFlags, DropInSettings, InvalidFlag, read};
-use crate::api::names::KUBE_SYSTEM;
+use crate::api::names::{KUBE_SYSTEM, is_path_segment};
+use crate::tenant::mode::NamespacedName;
 
 const PROGRAM: &str = "osm-controller";
 /// The flag of the program that starts the manager, in front of the manager's command line.
@@ -29,6 +30,9 @@ pub enum NotUsable {
     /// A flag names a file.
     #[error("-{0} names a file in the manager's pod")]
     File(&'static str),
+    /// The Secret with registry credentials cannot have that name.
+    #[error("-node-registry-credentials-secret names no Secret that can exist")]
+    Credentials,
     /// The profiles are somewhere else.
     #[error("the manager's profiles are not in {KUBE_SYSTEM} of the worker cluster")]
     ElsewhereAtHome,
@@ -97,7 +101,13 @@ fn settings(words: &[String]) -> Result<DropInSettings, NotUsable> {
     if flags.namespace != KUBE_SYSTEM || !flags.worker_cluster_kubeconfig.is_empty() {
         return Err(NotUsable::ElsewhereAtHome);
     }
-    Ok(flags.check()?)
+    let settings = flags.check()?;
+    if let Some(NamespacedName { namespace, name }) = &settings.registry_credentials
+        && !(is_path_segment(namespace) && is_path_segment(name))
+    {
+        return Err(NotUsable::Credentials);
+    }
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -166,6 +176,10 @@ mod tests {
             (&["-cluster-dns", "x"], "unable to parse ip x"),
             (&["-worker-cluster-kubeconfig", "/a"], "not in kube-system"),
             (&["-namespace", "other"], "not in kube-system"),
+            (
+                &["-node-registry-credentials-secret", "a/b\nkind: x"],
+                "names no Secret that can exist",
+            ),
         ] {
             let refused = of(&wrapped(&[&home[..], more].concat())).unwrap_err();
             assert!(refused.to_string().contains(why), "{refused}");

@@ -155,6 +155,8 @@ impl TenantPolicy {
     pub fn with_home_in_worker(&self) -> Self {
         Self {
             profile_reach: ProfileReach::Everywhere,
+            // Those are in the management cluster.
+            profile_namespaces: BTreeSet::new(),
             ..self.clone()
         }
     }
