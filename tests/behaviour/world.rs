@@ -41,9 +41,14 @@ pub const IN_WORKER: Account = Account {
 /// The Role, and its binding, of `manifests/rbac/worker-node-credentials.yaml`.
 const NODE_CREDENTIALS: &str = "operating-system-manager-worker-node-credentials";
 
-/// Worker clusters at once. A real one takes 345 MiB and, to start, five seconds of a core. No
-/// scenario needs more.
-const WORKERS_MAX: usize = 3;
+/// Worker clusters at once; no scenario needs more than three. A real one takes 345 MiB and, to
+/// start, five seconds of a core; one in memory costs nothing.
+const fn workers_max(kind: Kind) -> usize {
+    match kind {
+        Kind::Fake => 18,
+        Kind::Real => 5,
+    }
+}
 
 /// The clusters of one test binary.
 pub struct World {
@@ -81,7 +86,7 @@ impl World {
             management_kubeconfig: management.kubeconfig(MANAGER).await,
             management,
             idle: Mutex::default(),
-            permits: Arc::new(Semaphore::new(WORKERS_MAX)),
+            permits: Arc::new(Semaphore::new(workers_max(kind))),
         }
     }
 

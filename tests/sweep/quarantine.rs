@@ -40,7 +40,7 @@ impl Crashing {
         let begun = Instant::now();
         while begun.elapsed() < lasts {
             tokio::time::sleep(TICK).await;
-            let has_called = |it: &Replica| it.life.sent().iter().any(|sent| sent.to == KILLER);
+            let has_called = |it: &Replica| it.life.has_called(KILLER);
             let Some(place) = self.replicas.iter().position(has_called) else {
                 continue;
             };

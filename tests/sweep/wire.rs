@@ -151,6 +151,12 @@ impl Life {
         sent
     }
 
+    /// Whether anything was sent to a cluster.
+    pub fn has_called(&self, cluster: &str) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.iter().any(|it| it.to == cluster)
+    }
+
     /// What [`Self::writes`] returns, in short.
     pub fn lines(&self) -> Vec<String> {
         self.writes().iter().map(Sent::line).collect()
