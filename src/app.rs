@@ -44,7 +44,7 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self,
+    self, Source,
     engagement::Shared,
     fleet_summary,
     registry::Registry,
@@ -59,13 +59,13 @@ use crate::fleet::{
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::render_worker::{Pool, Renderer};
-use crate::settings::Settings;
+use crate::settings::{Settings, drop_in::deployed::spec_of};
 use crate::telemetry::{
     chain::chain,
     metrics::{ClusterKind, Metrics},
     pulse::Pulse,
 };
-use crate::tenant::policy::RequestBudget;
+use crate::tenant::{inventory::Inventory, policy::RequestBudget};
 
 /// The environment of the process. Tests use in-memory clusters and their own clock.
 pub struct Outside {
@@ -201,7 +201,8 @@ pub async fn run_with(
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
-    let registry = Arc::new(Registry::default());
+    let registry = Arc::new(Registry::new(&settings.inventories));
+    let sources = sources(&settings);
     let pulse = Pulse::default();
     tasks.spawn(pulse.clone().beat());
     let (membership, placement) = membership(&settings, &outside, &pulse);
@@ -258,16 +259,30 @@ pub async fn run_with(
         }),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
-    let selector = settings.registration_selector;
     let fleet = fleet::run(fleet::Params {
         shared,
         placement,
         management: client,
         scope,
-        selector,
+        sources,
         cancel,
     });
     serve(fleet, (membership, &outside.lifeline), tasks).await
+}
+
+/// Returns the inventories, with what it takes to find their registrations.
+fn sources(settings: &Settings) -> Vec<Source> {
+    let source = |inventory: &Inventory| match inventory {
+        Inventory::Label => Source::Label {
+            selector: settings.registration_selector.clone(),
+        },
+        Inventory::Kkp => Source::Kkp {
+            read: Arc::new(|deployment, secret| {
+                spec_of(deployment, secret).map_err(|error| chain(&error).to_string())
+            }),
+        },
+    };
+    settings.inventories.iter().map(source).collect()
 }
 
 /// Runs the fleet while this replica is a member. The Lease is released after the fleet's last

@@ -29,15 +29,20 @@ mod supervisor;
 mod tenant_limits;
 pub mod worker_clusters;
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt, stream};
 use kube::Client;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    discovery::discover, engagement::Shared, sharding::membership::Placement,
+    discovery::{
+        Discovered, discover,
+        kkp::{self, ReadSettings},
+    },
+    engagement::Shared,
+    sharding::membership::Placement,
     supervisor::Supervisor,
 };
 use crate::client::watch::Scope;
@@ -52,10 +57,38 @@ pub struct Params {
     pub management: Client,
     /// The namespaces in which registrations are discovered.
     pub scope: Scope,
-    /// The label selector of registrations.
-    pub selector: String,
+    /// The inventories.
+    pub sources: Vec<Source>,
     /// Cancelled when the process ends.
     pub cancel: CancellationToken,
+}
+
+/// An inventory, with what it takes to find its registrations.
+#[derive(Clone)]
+pub enum Source {
+    /// The Secrets with a label.
+    Label {
+        /// The label selector.
+        selector: String,
+    },
+    /// The user clusters of a KKP seed.
+    Kkp {
+        /// Reads the settings of a user cluster.
+        read: ReadSettings,
+    },
+}
+
+impl Source {
+    fn discover(
+        self,
+        management: &Client,
+        scope: &Scope,
+    ) -> Pin<Box<dyn Stream<Item = Discovered> + Send>> {
+        match self {
+            Self::Label { selector } => Box::pin(discover(management, scope, &selector)),
+            Self::Kkp { read } => Box::pin(kkp::discover(management, scope, read)),
+        }
+    }
 }
 
 /// Serves the fleet until it is cancelled. Each registered cluster has a task; one that panics is
@@ -66,15 +99,16 @@ pub async fn run(params: Params) {
         placement,
         management,
         scope,
-        selector,
+        sources,
         cancel,
     } = params;
     for class in shared.policies.classes() {
         shared.metrics.begin_class(class.as_str());
     }
     let mut supervisor = Supervisor::new(shared, placement, cancel.clone());
-    let registrations = discover(&management, &scope, &selector);
-    tokio::pin!(registrations);
+    let sources = sources.into_iter();
+    let found = sources.map(|source| source.discover(&management, &scope));
+    let mut registrations = stream::select_all(found);
     loop {
         // Cancellation comes first, then the supervisor: when a registration comes back, its
         // previous task has been removed.

@@ -29,6 +29,7 @@ use crate::tenant::{
     address::{AddressRules, Loopback},
     class::TenantClass,
     egress::NotAProxy,
+    inventory::Inventory,
     policies::TenantPolicies,
     policy::{ProfileQuota, ProfileReach, RESYNCS_MAX, RequestBudget, TenantPolicy},
     settings::TenantSettings,
@@ -43,6 +44,8 @@ const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
 pub struct Settings {
     /// Path of the management cluster's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
+    /// The inventories of registrations.
+    pub inventories: BTreeSet<Inventory>,
     /// Label selector of registrations.
     pub registration_selector: String,
     /// The namespaces to watch; all, if empty.
@@ -215,6 +218,7 @@ impl RunFlags {
         Ok(Settings {
             tenant_defaults,
             kubeconfig: self.kubeconfig,
+            inventories: self.inventories.into_iter().map(Inventory::from).collect(),
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
             admin_address: self.admin_address,

@@ -142,6 +142,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
             "src/client/watch.rs",
             "src/commands/tenants.rs",
             "src/fleet/discovery.rs",
+            "src/fleet/discovery/kkp/hints.rs",
             "src/fleet/worker_clusters.rs",
         ],
         "every watch is budgeted, and its backoff comes last; client/watch.rs says why",

@@ -8,6 +8,9 @@ mod chain;
 #[path = "install/chart.rs"]
 mod chart;
 #[cfg(test)]
+#[path = "install/kkp_seed.rs"]
+mod kkp_seed;
+#[cfg(test)]
 #[path = "install/port_forward.rs"]
 mod port_forward;
 #[cfg(test)]

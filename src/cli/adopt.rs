@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 
 use super::{clusters::ManagementFlags, output};
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::commands::adopt_kkp::{Found, SECRET, UserCluster, user_clusters};
+use crate::api::worker_cluster::WorkerCluster;
+use crate::commands::adopt_kkp::{SECRET, UserCluster, user_clusters};
 use crate::tenant::report::counted;
 
 /// The commands of `osm adopt`.
@@ -40,7 +41,7 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
     let clusters = runtime.block_on(user_clusters(&source, &flags.clusters))?;
     let mut ended = output::SUCCESS;
     for cluster in &clusters {
-        match &cluster.found {
+        match &cluster.worker_cluster {
             Ok(found) => output::document(document(cluster, found)?)?,
             Err(why) => {
                 let id = &cluster.id;
@@ -58,18 +59,11 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the WorkerCluster as YAML, behind the commands that hand the cluster over.
-fn document(cluster: &UserCluster, found: &Found) -> anyhow::Result<String> {
-    let (id, namespace, secret) = (&cluster.id, cluster.namespace(), SECRET);
+fn document(cluster: &UserCluster, found: &WorkerCluster) -> anyhow::Result<String> {
+    let (id, namespace, secret) = (&cluster.id, &cluster.namespace, SECRET);
     let replicas = usize::try_from(cluster.replicas).unwrap_or_default();
     let replicas = counted(replicas, "replica", "replicas");
     let mut text = format!("---\n# The manager of user cluster {id} has {replicas}.\n");
-    if let Some(named) = &found.registry_credentials {
-        writeln!(
-            text,
-            "# Copy Secret {}/{} of the user cluster to namespace {namespace} first.",
-            named.namespace, named.name
-        )?;
-    }
     let patch = r#"{"spec":{"componentsOverride":{"operatingSystemManager":{"replicas":0}}}}"#;
     write!(
         text,
@@ -77,6 +71,6 @@ fn document(cluster: &UserCluster, found: &Found) -> anyhow::Result<String> {
          #   kubectl -n {namespace} label secret {secret} {WORKER_CLUSTER_LABEL}=true\n\
          #   kubectl patch clusters.kubermatic.k8c.io {id} --type merge -p '{patch}'\n"
     )?;
-    text.push_str(&serde_saphyr::to_string(&found.worker_cluster)?);
+    text.push_str(&serde_saphyr::to_string(found)?);
     Ok(text)
 }

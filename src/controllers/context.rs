@@ -29,7 +29,11 @@ use crate::plan::{
 };
 use crate::render::Limits;
 use crate::render_worker::Renderer;
-use crate::tenant::{cluster_info::ClusterInfo, mode::NamespacedName};
+use crate::tenant::{
+    cluster_info::ClusterInfo,
+    mode::NamespacedName,
+    registry_credentials::{Place, named_by},
+};
 
 /// The settings that the reconciles of all tenants share.
 #[derive(Clone, Debug)]
@@ -108,19 +112,25 @@ impl Context {
     }
 
     /// Returns the Secret with registry credentials, if any, and the cluster that it is in: the
-    /// management cluster if the WorkerCluster names it, else that of the tenant's home.
+    /// management cluster if the WorkerCluster names it without a namespace, else that of the
+    /// tenant's home.
     pub fn registry_credentials_secret(&self) -> Option<(&Clients, NamespacedName)> {
-        let own = self.engagement.worker_cluster.borrow();
-        let reference = own
-            .as_ref()
-            .and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
-        let named = reference.map(|reference| NamespacedName {
-            namespace: self.engagement.tenant().namespace().to_owned(),
-            name: reference.name.clone(),
-        });
-        let named = named.map(|named| (&self.engagement.management, named));
-        let default = self.engagement.defaults.registry_credentials.clone();
-        named.or_else(|| Some((&self.engagement.home.clients, default?)))
+        let engagement = &self.engagement;
+        let own = engagement.worker_cluster.borrow();
+        let tenant = engagement.tenant();
+        let named = own.as_deref();
+        let named = named.and_then(|own| named_by(&own.spec, tenant.namespace()));
+        let default = || {
+            engagement
+                .defaults
+                .registry_credentials
+                .clone()
+                .map(Place::Home)
+        };
+        Some(match named.or_else(default)? {
+            Place::Management(named) => (&engagement.management, named),
+            Place::Home(named) => (&engagement.home.clients, named),
+        })
     }
 
     /// Returns the cluster info that was read last.

@@ -213,6 +213,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Namespace;
 
     use super::*;
+    use crate::tenant::inventory::Inventory;
 
     pub(super) fn a_claimant(tenant: &str) -> Claimant {
         Claimant {
@@ -280,8 +281,8 @@ mod tests {
         former: &[String],
     ) -> Result<(), ClaimError> {
         // This fleet knows of no registration.
-        let registry = Registry::default();
-        registry.listed(None);
+        let registry = Registry::new(&[Inventory::Label].into());
+        registry.listed(Inventory::Label, None);
         let registrations = Registrations {
             registry: &registry,
             management: &management.client(),

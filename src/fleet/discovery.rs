@@ -1,9 +1,11 @@
-//! Finds the registrations: Secrets in the management cluster with the label, each with a
-//! kubeconfig.
+//! Finds the registrations: Secrets in the management cluster, each with a kubeconfig. They have
+//! the label, or are those of another [inventory](Inventory).
 //!
 //! The bodies are passed to the tasks of their tenants, and are not kept here.
 
-use std::collections::BTreeSet;
+pub mod kkp;
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
@@ -14,14 +16,15 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
+use crate::api::worker_cluster::WorkerCluster;
 use crate::client::watch::{self, Scope};
-use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
+use crate::tenant::{access, id::RegistrationId, inventory::Inventory, secret_text::SecretBytes};
 
 /// The page size of lists of Secrets with a kubeconfig: 10 KiB each.
 const PAGE: u32 = 50;
 
 /// A registration as it was discovered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
     /// The Secret.
     pub id: RegistrationId,
@@ -31,6 +34,21 @@ pub struct Registration {
     pub created: Timestamp,
     /// The kubeconfig, unparsed. `None` if the Secret has none of the keys.
     pub kubeconfig: Option<SecretBytes>,
+    /// The inventory that it comes from.
+    pub inventory: Inventory,
+    /// What decides the settings of its WorkerCluster.
+    pub settings: Settings,
+}
+
+/// What decides the settings of a WorkerCluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settings {
+    /// The operator writes them.
+    Operator,
+    /// The inventory: the WorkerCluster follows this one.
+    Inventory(Arc<WorkerCluster>),
+    /// The inventory, and what it says cannot be used: the WorkerCluster stays as it is.
+    Unusable(String),
 }
 
 impl Registration {
@@ -46,10 +64,13 @@ impl Registration {
 pub enum Discovered {
     /// A registration was created or changed.
     Present(Box<Registration>),
-    /// A registration was removed.
-    Gone(RegistrationId),
-    /// All registrations have been listed, in one namespace or in all. Those not listed are gone.
+    /// A registration was removed from an inventory.
+    Gone(Inventory, RegistrationId),
+    /// All registrations of an inventory have been listed, in one namespace or in all. Those not
+    /// listed are gone.
     Complete {
+        /// The inventory.
+        inventory: Inventory,
         /// The namespace; `None` for all.
         limit: Option<String>,
         /// The registrations.
@@ -97,10 +118,11 @@ fn interpret(
         }
         Event::Apply(secret) => Some(Discovered::Present(Box::new(registration(secret)))),
         Event::InitDone => Some(Discovered::Complete {
+            inventory: Inventory::Label,
             limit: limit.cloned(),
             seen: std::mem::take(listed),
         }),
-        Event::Delete(secret) => Some(Discovered::Gone(id(&secret))),
+        Event::Delete(secret) => Some(Discovered::Gone(Inventory::Label, id(&secret))),
     }
 }
 
@@ -121,6 +143,8 @@ fn registration(mut secret: DeserializeGuard<Secret>) -> Registration {
             .creation_timestamp()
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         kubeconfig: kubeconfig.map(SecretBytes::new),
+        inventory: Inventory::Label,
+        settings: Settings::Operator,
     }
 }
 
@@ -200,7 +224,7 @@ mod tests {
         let changed = interpret(Event::Apply(a_secret("a", &json!({}))), None, &mut listed);
         assert!(matches!(changed, Some(Discovered::Present(_))));
         let gone = interpret(Event::Delete(a_secret("a", &json!({}))), None, &mut listed);
-        assert!(matches!(gone, Some(Discovered::Gone(id)) if id.name.as_ref() == "a"));
+        assert!(matches!(gone, Some(Discovered::Gone(_, id)) if id.name.as_ref() == "a"));
         assert!(listed.is_empty());
     }
 }

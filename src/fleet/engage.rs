@@ -7,6 +7,7 @@ mod engage_latency;
 mod identify;
 mod keep_cluster_info;
 mod keep_probing;
+mod own_worker_cluster;
 mod until_admitted;
 mod until_another_serves;
 mod warn_of_expiry;
@@ -14,7 +15,7 @@ mod warn_of_expiry;
 use std::{sync::Arc, time::Duration};
 
 use kube::{Client, ResourceExt};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 pub(super) use self::engage_error::not_prepared;
 use self::engage_error::{not_connected, prerequisite_failed};
@@ -118,7 +119,7 @@ pub struct Attempt {
 ///
 /// The registration is refused, or the cluster cannot be reached, claimed or prepared.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
-    let worker_cluster = own_worker_cluster(&params).await?;
+    let worker_cluster = own_worker_cluster::find_or_create(&params).await?;
     let begun = Instant::now();
     let attempt = attempt_for(&params, &worker_cluster).await;
     let metrics = &params.shared.metrics;
@@ -191,56 +192,6 @@ async fn read_cluster_info(
         }
     }
     cluster_info::read(worker, kubeconfig_ca, in_use).await
-}
-
-/// Returns the registered cluster's WorkerCluster, and creates it if it does not exist.
-async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
-    params.shared.worker_clusters.ready().await;
-    worker_clusters::notify(&params.shared.worker_clusters, params.registered);
-    if let Some(own) = params.registered.worker_cluster.borrow().clone() {
-        return Ok(own);
-    }
-    let failed =
-        |message| EngageError::failed(ConditionType::Registered, Reason::NoWorkerCluster, message);
-    let (management, registered) = (params.management.client(), params.registered);
-    // It may belong to this registration, with settings that must not be ignored.
-    if let Some(name) = params
-        .shared
-        .worker_clusters
-        .unreadable_in(&registered.id.tenant)
-    {
-        return Err(EngageError::failed(
-            ConditionType::Registered,
-            Reason::WorkerClusterUnreadable,
-            format!(
-                "WorkerCluster {name} cannot be read by this version of the manager: correct it \
-                 (osm crds has its schema), or delete it"
-            ),
-        ));
-    }
-    let deleted = registered.last.borrow().clone();
-    worker_clusters::create(&management, &registered.id, deleted.as_deref())
-        .await
-        .map_err(|error| {
-            failed(format!(
-                "cannot create the WorkerCluster: {}",
-                chain(&error)
-            ))
-        })?;
-    let mut seen = params.registered.worker_cluster.subscribe();
-    let own = timeout(
-        params.shared.request_timeout,
-        seen.wait_for(Option::is_some),
-    )
-    .await;
-    match own {
-        Ok(Ok(own)) => own
-            .clone()
-            .ok_or_else(|| failed("it is gone again".to_owned())),
-        _ => Err(failed(
-            "the WorkerCluster that was made is not seen yet".to_owned(),
-        )),
-    }
 }
 
 /// Returns the state of the condition `Registered` of an accepted registration.

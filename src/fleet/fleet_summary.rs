@@ -191,14 +191,16 @@ mod tests {
 
     use super::*;
     use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
-    use crate::fleet::discovery::Registration;
+    use crate::fleet::discovery::{Registration, Settings};
     use crate::fleet::sharding::{Holder, View};
     use crate::tenant::id::TenantId;
-    use crate::tenant::{id::RegistrationId, report::ConditionState, summary::State};
+    use crate::tenant::{
+        id::RegistrationId, inventory::Inventory, report::ConditionState, summary::State,
+    };
 
     #[test]
     fn a_replica_reports_its_own_tenants_and_the_status_of_others() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         let status = WorkerClusterStatus {
             version: Some("v1.35.0".to_owned()),
             ..WorkerClusterStatus::default()
@@ -217,6 +219,8 @@ mod tests {
                 uid: "a".to_owned(),
                 created: Timestamp::UNIX_EPOCH,
                 kubeconfig: None,
+                inventory: Inventory::Label,
+                settings: Settings::Operator,
             };
             let registered = registry.present(registration).unwrap();
             registered

@@ -17,7 +17,10 @@ use tokio::sync::watch;
 use super::{discovery::Registration, sharding::suspicion::Suspicion};
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::client::{tenant_status::TenantStatus, watch::Scope};
-use crate::tenant::id::{RegistrationId, TenantId};
+use crate::tenant::{
+    id::{RegistrationId, TenantId},
+    inventory::Inventory,
+};
 
 /// States whether a registration owns its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,13 @@ impl RegisteredCluster {
             .unwrap_or_default()
     }
 
+    /// Returns true if an inventory has the registration.
+    pub fn is_from(&self, inventory: Inventory) -> bool {
+        let registration = self.registration.borrow();
+        let inventory_of = registration.as_ref().map(|it| it.inventory);
+        inventory_of == Some(inventory)
+    }
+
     /// Marks the cluster as served by this replica.
     pub fn take(&self) {
         self.is_here.store(true, Ordering::Relaxed);
@@ -102,27 +112,24 @@ impl RegisteredCluster {
 }
 
 /// Every registration of the fleet, by namespace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Registry {
     registered: DashMap<TenantId, Vec<Arc<RegisteredCluster>>>,
-    listed: Mutex<Listed>,
-}
-
-/// The scopes whose registrations were listed completely.
-#[derive(Debug, Default)]
-struct Listed {
-    everywhere: Everywhere,
-    namespaces: BTreeSet<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Everywhere {
-    Yes,
-    #[default]
-    No,
+    inventories: BTreeSet<Inventory>,
+    /// What was listed completely: the registrations of an inventory, in a namespace or in all.
+    listed: Mutex<BTreeSet<(Inventory, Option<String>)>>,
 }
 
 impl Registry {
+    /// Creates the registry of these inventories.
+    pub fn new(inventories: &BTreeSet<Inventory>) -> Self {
+        Self {
+            registered: DashMap::default(),
+            inventories: inventories.clone(),
+            listed: Mutex::default(),
+        }
+    }
+
     /// Adds or updates a registration. Returns the registered cluster if it is new, so that it is
     /// served.
     pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
@@ -228,24 +235,25 @@ impl Registry {
         }
     }
 
-    /// Records that all registrations of one namespace, or of all namespaces, were listed.
-    pub fn listed(&self, limit: Option<String>) {
-        let mut listed = self.listed.lock();
-        match limit {
-            Some(namespace) => {
-                listed.namespaces.insert(namespace);
-            }
-            None => listed.everywhere = Everywhere::Yes,
-        }
+    /// Records that all registrations of an inventory were listed, in one namespace or in all.
+    pub fn listed(&self, inventory: Inventory, limit: Option<String>) {
+        self.listed.lock().insert((inventory, limit));
     }
 
     /// Returns true if all registrations of a scope were listed.
     pub fn is_listed(&self, scope: &Scope) -> bool {
-        let listed = self.listed.lock();
         match scope {
-            Scope::All => listed.everywhere == Everywhere::Yes,
-            Scope::Namespaces(names) => names.iter().all(|name| listed.namespaces.contains(name)),
+            Scope::All => self.has_listed(None),
+            Scope::Namespaces(names) => names.iter().all(|name| self.has_listed(Some(name))),
         }
+    }
+
+    /// Returns true if each inventory was listed, in one namespace or in all.
+    fn has_listed(&self, limit: Option<&str>) -> bool {
+        let listed = self.listed.lock();
+        let limit = limit.map(str::to_owned);
+        let is_listed = |inventory: &Inventory| listed.contains(&(*inventory, limit.clone()));
+        self.inventories.iter().all(is_listed)
     }
 
     /// Returns true if a tenant certainly has no registration. Returns false for a namespace that
@@ -255,8 +263,7 @@ impl Registry {
     }
 
     fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
-        let listed = self.listed.lock();
-        listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
+        self.has_listed(None) || self.has_listed(Some(tenant.namespace()))
     }
 
     /// Determines the owner of the namespace: the oldest registration. Of two that were created in
@@ -310,6 +317,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::fleet::discovery::Settings;
 
     fn a_registration(name: &str, created: i64, uid: &str) -> Registration {
         Registration {
@@ -317,6 +325,8 @@ mod tests {
             uid: uid.to_owned(),
             created: Timestamp::from_second(created).unwrap(),
             kubeconfig: None,
+            inventory: Inventory::Label,
+            settings: Settings::Operator,
         }
     }
 
@@ -338,7 +348,7 @@ mod tests {
             a_registration("young", 2, "a"),
         );
         for order in [[&old, &young], [&young, &old]] {
-            let registry = Registry::default();
+            let registry = Registry::new(&[Inventory::Label].into());
             for registration in order {
                 assert!(registry.present(registration.clone()).is_some());
             }
@@ -349,7 +359,7 @@ mod tests {
 
     #[test]
     fn of_two_made_in_one_second_the_smaller_uid_owns() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         registry.present(a_registration("first", 1, "b"));
         registry.present(a_registration("second", 1, "a"));
         assert_eq!(ownership(&registry, "second"), Ownership::Owner);
@@ -358,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_second_takes_over_when_the_first_is_gone() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         registry.present(a_registration("old", 1, "a"));
         registry.present(a_registration("young", 2, "b"));
         let old = RegistrationId::new("berlin", "old");
@@ -371,15 +381,15 @@ mod tests {
         registry.gone(&young);
         assert!(registry.remove(&young));
         assert!(!registry.is_gone(&old.tenant), "not listed, not known");
-        registry.listed(Some("lisbon".to_owned()));
+        registry.listed(Inventory::Label, Some("lisbon".to_owned()));
         assert!(!registry.is_gone(&old.tenant));
-        registry.listed(Some("berlin".to_owned()));
+        registry.listed(Inventory::Label, Some("berlin".to_owned()));
         assert!(registry.is_gone(&old.tenant));
     }
 
     #[test]
     fn one_that_comes_back_before_it_is_given_back_stays() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         let registered = registry.present(a_registration("old", 1, "a")).unwrap();
         registry.gone(&registered.id);
         assert!(registered.registration.borrow().is_none());
@@ -390,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_same_registration_again_is_no_news() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         let registered = registry.present(a_registration("old", 1, "a")).unwrap();
         let mut registrations = registered.registration.subscribe();
         registrations.borrow_and_update();
@@ -402,7 +412,7 @@ mod tests {
 
     #[test]
     fn tenants_do_not_meet() {
-        let registry = Registry::default();
+        let registry = Registry::new(&[Inventory::Label].into());
         registry.present(a_registration("old", 1, "a"));
         let other = Registration {
             id: RegistrationId::new("lisbon", "old"),

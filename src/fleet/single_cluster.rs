@@ -35,8 +35,8 @@ use crate::client::{
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
-    cluster_info::ClusterInfo, defaults::TenantDefaults, id::RegistrationId, mode::Mode,
-    policies::TenantPolicies, policy::TenantPolicy,
+    cluster_info::ClusterInfo, defaults::TenantDefaults, id::RegistrationId, inventory::Inventory,
+    mode::Mode, policies::TenantPolicies, policy::TenantPolicy,
 };
 
 /// How long running reconciles may take to end: one request timeout and a render.
@@ -252,7 +252,7 @@ impl SingleCluster {
 
 /// Creates the state that a fleet would share, for a fleet of one.
 fn shared(params: Params, management: &Client) -> Shared {
-    let registry = Arc::new(Registry::default());
+    let registry = Arc::new(Registry::new(&[Inventory::Label].into()));
     let nowhere = Scope::Namespaces(Vec::new());
     let (worker_clusters, _nothing_to_follow) =
         worker_clusters::follow(management, &nowhere, &registry);

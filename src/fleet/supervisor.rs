@@ -137,11 +137,20 @@ impl Supervisor {
                     }
                 }
             }
-            Discovered::Gone(id) => self.gone(&id),
-            Discovered::Complete { limit, seen } => {
-                self.shared.registry.listed(limit.clone());
+            Discovered::Gone(inventory, id) => {
+                let registered = self.shared.registry.get(&id);
+                if registered.is_some_and(|it| it.is_from(inventory)) {
+                    self.gone(&id);
+                }
+            }
+            Discovered::Complete {
+                inventory,
+                limit,
+                seen,
+            } => {
+                self.shared.registry.listed(inventory, limit.clone());
                 for registered in self.shared.registry.within(limit.as_deref()) {
-                    if !seen.contains(&registered.id) {
+                    if registered.is_from(inventory) && !seen.contains(&registered.id) {
                         self.gone(&registered.id);
                     }
                 }

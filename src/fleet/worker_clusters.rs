@@ -299,40 +299,41 @@ pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     }
 }
 
-/// Creates the WorkerCluster of a registration that has none. If it was deleted, it is created with
-/// its last settings and an annotation that says so, otherwise with default settings and the
-/// Secret's name.
+/// Creates a WorkerCluster, unless it exists.
 ///
 /// # Errors
 ///
 /// A call to the API server fails.
-pub async fn create(
-    management: &Client,
-    id: &RegistrationId,
-    deleted: Option<&WorkerCluster>,
-) -> Result<(), kube::Error> {
-    let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.tenant.namespace());
-    let worker_cluster = match deleted {
-        Some(deleted) => restored(deleted),
-        None => WorkerCluster::new(
-            &id.name,
-            WorkerClusterSpec {
-                kubeconfig_secret_ref: SecretReference {
-                    name: id.name.to_string(),
-                },
-                ..WorkerClusterSpec::default()
-            },
-        ),
-    };
-    match api.create(&PostParams::default(), &worker_cluster).await {
+pub async fn create(management: &Client, new: &WorkerCluster) -> Result<(), kube::Error> {
+    let namespace = new.namespace().unwrap_or_default();
+    let api: Api<WorkerCluster> = Api::namespaced(management.clone(), &namespace);
+    match api.create(&PostParams::default(), new).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop),
     }
 }
 
-/// Returns a new WorkerCluster with the same settings, labels and annotations.
-fn restored(deleted: &WorkerCluster) -> WorkerCluster {
+/// Returns a new WorkerCluster for a registration, with default settings and the Secret's name.
+pub fn with_defaults(id: &RegistrationId) -> WorkerCluster {
+    let spec = WorkerClusterSpec {
+        kubeconfig_secret_ref: SecretReference {
+            name: id.name.to_string(),
+        },
+        ..WorkerClusterSpec::default()
+    };
+    let mut new = WorkerCluster::new(&id.name, spec);
+    new.metadata.namespace = Some(id.tenant.namespace().to_owned());
+    new
+}
+
+/// Returns a new WorkerCluster with the same settings, labels and annotations as one that was
+/// deleted, and an annotation that says so.
+pub fn restored(deleted: &WorkerCluster) -> WorkerCluster {
     let mut restored = WorkerCluster::new(&deleted.name_any(), deleted.spec.clone());
+    restored
+        .metadata
+        .namespace
+        .clone_from(&deleted.metadata.namespace);
     restored
         .metadata
         .labels
@@ -350,7 +351,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::{discovery::Registration, index::visits};
+    use crate::fleet::{
+        discovery::{Registration, Settings},
+        index::visits,
+    };
+    use crate::tenant::inventory::Inventory;
 
     const REGISTRATIONS: usize = 10_000;
 
@@ -378,13 +383,15 @@ mod tests {
     }
 
     fn a_registry() -> Arc<Registry> {
-        let registry = Arc::new(Registry::default());
+        let registry = Arc::new(Registry::new(&[Inventory::Label].into()));
         for index in 0..REGISTRATIONS {
             let registration = Registration {
                 id: id(index),
                 uid: index.to_string(),
                 created: Timestamp::UNIX_EPOCH,
                 kubeconfig: None,
+                inventory: Inventory::Label,
+                settings: Settings::Operator,
             };
             registry.present(registration);
         }

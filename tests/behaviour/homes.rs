@@ -23,7 +23,7 @@ use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
 /// The flags of the program that was there before.
-const LINE: &[&str] = &[
+pub const LINE: &[&str] = &[
     "-namespace",
     "kube-system",
     "-cluster-dns",
@@ -45,11 +45,11 @@ fn spec() -> Value {
 
 /// The user cluster, by KKP's name, and the Secret with its kubeconfig.
 const CLUSTER: &str = "home-tenant";
-const SECRET: &str = "operatingsystemmanager-kubeconfig";
+pub const SECRET: &str = "operatingsystemmanager-kubeconfig";
 
 /// The Deployment of KKP: another program waits for the API server, and then starts the manager.
-fn deployment(namespace: &str) -> String {
-    let line = json!({ "command": "/usr/local/bin/osm-controller", "args": LINE }).to_string();
+pub fn deployment(namespace: &str, (replicas, line): (i32, &[&str])) -> String {
+    let line = json!({ "command": "/usr/local/bin/osm-controller", "args": line }).to_string();
     let labels = json!({ "app": "operating-system-manager" });
     let container = json!({
         "name": "operating-system-manager", "image": "quay.io/kubermatic/osm:v1",
@@ -60,7 +60,7 @@ fn deployment(namespace: &str) -> String {
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": "operating-system-manager", "namespace": namespace },
         "spec": {
-            "replicas": 1,
+            "replicas": replicas,
             "selector": { "matchLabels": labels },
             "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
         },
@@ -151,13 +151,15 @@ async fn remove(tenant: &Tenant) {
 /// Applies what `osm adopt kkp` prints for a Deployment of KKP.
 async fn adopt(tenant: &Tenant) {
     tenant
-        .apply_in_management(&deployment(&tenant.namespace))
+        .apply_in_management(&deployment(&tenant.namespace, (1, LINE)))
         .await;
     let admin = Admin::of(tenant);
     let missing = admin.osm(&["adopt", "kkp", "no-such-cluster"]).await;
     assert_eq!(missing.code, Some(1), "{missing:?}");
     assert!(
-        missing.err.contains("namespace cluster-no-such-cluster"),
+        missing
+            .err
+            .contains("user cluster no-such-cluster has no Deployment"),
         "{missing:?}"
     );
     let printed = admin.osm(&["adopt", "kkp", CLUSTER]).await;
@@ -210,7 +212,7 @@ async fn the_commands_look_there(stage: &Stage, tenant: &Tenant) {
     assert!(added.err.contains("spec.home: Worker"), "{added:?}");
 }
 
-async fn logs(controller: &Controller, text: &str) {
+pub async fn logs(controller: &Controller, text: &str) {
     let what = format!("it logs {text}");
     wait::until(&what, async || {
         controller.process.log().contains(text).then_some(())
@@ -218,7 +220,7 @@ async fn logs(controller: &Controller, text: &str) {
     .await;
 }
 
-async fn writes_nothing(home: &Server, since: Timestamp) {
+pub async fn writes_nothing(home: &Server, since: Timestamp) {
     let written = writes(home, since).await;
     assert!(written.is_empty(), "{}", told(&written));
 }

@@ -51,9 +51,9 @@ fn arguments(stage: &Stage, kubeconfig: &NamedTempFile, more: &[&str]) -> Vec<St
     arguments
 }
 
-fn kubeconfig_file(stage: &Stage) -> NamedTempFile {
+fn kubeconfig_file(kubeconfig: &str) -> NamedTempFile {
     let file = NamedTempFile::new().expect("there is room for a file");
-    std::fs::write(file.path(), &stage.world.management_kubeconfig).expect("the file is ours");
+    std::fs::write(file.path(), kubeconfig).expect("the file is ours");
     file
 }
 
@@ -80,8 +80,27 @@ impl Manager {
 
     /// Starts one whose workers are these.
     pub async fn start_with(stage: &Stage, more: &[&str], workers: Arc<Pool>) -> Self {
-        let kubeconfig = kubeconfig_file(stage);
+        let kubeconfig = kubeconfig_file(&stage.world.management_kubeconfig);
         let arguments = arguments(stage, &kubeconfig, more);
+        Self::begin((kubeconfig, arguments), workers).await
+    }
+
+    /// Starts one in another management cluster, whose kubeconfig this is.
+    pub async fn start_in(kubeconfig: &str, more: &[&str]) -> Self {
+        let kubeconfig = kubeconfig_file(kubeconfig);
+        let path = kubeconfig.path().to_str().expect("our path is text");
+        let mut arguments = vec!["--kubeconfig", path, "--allow-loopback-servers"];
+        arguments.extend(["--admin-address", "127.0.0.1:0", "--instance", "osm-0"]);
+        arguments.extend(more);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        let workers = Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm")));
+        Self::begin((kubeconfig, arguments), workers).await
+    }
+
+    async fn begin(
+        (kubeconfig, arguments): (NamedTempFile, Vec<String>),
+        workers: Arc<Pool>,
+    ) -> Self {
         let flags = Flags::try_parse_from(std::iter::once("osm".to_owned()).chain(arguments));
         let settings = ok(
             ok(flags, "the flags are known").run.check(),
@@ -235,7 +254,7 @@ pub struct Binary {
 impl Binary {
     /// Starts it.
     pub fn start(stage: &Stage, more: &[&str]) -> Self {
-        let kubeconfig = kubeconfig_file(stage);
+        let kubeconfig = kubeconfig_file(&stage.world.management_kubeconfig);
         let mut command = Command::new(env!("CARGO_BIN_EXE_osm"));
         command
             .arg("run")
@@ -288,7 +307,7 @@ impl Binary {
 
 /// Runs `osm plan` for the stage's registrations: its exit code and what it printed.
 pub async fn plan(stage: &Stage, more: &[&str]) -> (Option<i32>, String) {
-    let kubeconfig = kubeconfig_file(stage);
+    let kubeconfig = kubeconfig_file(&stage.world.management_kubeconfig);
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))
         .arg("plan")
         .args(arguments(stage, &kubeconfig, more))

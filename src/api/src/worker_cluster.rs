@@ -74,6 +74,7 @@ use super::{condition::ConditionType, profile::null_is_absent};
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = limits::credentials_at_home())]
 pub struct WorkerClusterSpec {
     /// The Secret with the kubeconfig, in the same namespace. It cannot be changed.
     #[x_kube(validation = limits::unchanged(
@@ -182,9 +183,10 @@ pub struct WorkerClusterSpec {
     #[schemars(schema_with = "limits::registry_mirrors_schema")]
     #[x_kube(validation = limits::mirrors())]
     pub registry_mirrors: Option<BTreeMap<String, Vec<String>>>,
-    /// The Secret with registry credentials, in the same namespace.
+    /// The Secret with registry credentials, in the same namespace, or in a namespace of the worker
+    /// cluster that is the tenant's home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registry_credentials_secret_ref: Option<SecretReference>,
+    pub registry_credentials_secret_ref: Option<RegistryCredentialsReference>,
     /// The API server's URL for nodes, instead of the one that was found.
     #[serde(
         default,
@@ -210,6 +212,18 @@ pub struct SecretReference {
     /// The Secret's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+}
+
+/// A Secret with registry credentials.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct RegistryCredentialsReference {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The Secret's namespace in the worker cluster. Only for `spec.home: Worker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
 }
 
 /// What happens to the machine deployments when the registration is removed.

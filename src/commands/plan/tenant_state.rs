@@ -52,6 +52,7 @@ use crate::tenant::{
     cluster_info::ClusterInfo,
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
+    registry_credentials::{Place, named_by},
     secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
 };
@@ -118,7 +119,7 @@ impl Tenant {
             .await
             .context("cannot read the cluster info")?;
         let key = DigestKey::derive(&cluster_info.fetch_token);
-        let credentials = credentials(client, &namespace, own).await?;
+        let credentials = credentials((client, home_client), &namespace, own).await?;
         let configs = Api::namespaced(home_client.clone(), home);
         let configs: Listed<OperatingSystemConfig> =
             list_own(&configs, ListParams::default()).await?;
@@ -230,15 +231,16 @@ async fn policy_of(
 
 /// Reads the registry credentials that the WorkerCluster names.
 async fn credentials(
-    management: &Client,
+    (management, home): (&Client, &Client),
     namespace: &str,
     own: Option<&WorkerCluster>,
 ) -> anyhow::Result<BTreeMap<String, RegistryCredential>> {
-    let reference = own.and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
-    let Some(reference) = reference else {
-        return Ok(BTreeMap::new());
+    let (client, named) = match own.and_then(|own| named_by(&own.spec, namespace)) {
+        None => return Ok(BTreeMap::new()),
+        Some(Place::Management(named)) => (management, named),
+        Some(Place::Home(named)) => (home, named),
     };
-    Ok(registry_credentials::read(management, namespace, &reference.name).await?)
+    Ok(registry_credentials::read(client, &named.namespace, &named.name).await?)
 }
 
 /// Returns the oldest WorkerCluster that names the registration.

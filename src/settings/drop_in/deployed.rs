@@ -4,8 +4,17 @@
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Container};
 use serde::Deserialize;
 
-use super::{CONTROLLER_FLAGS, ControllerFlags, DropInSettings, InvalidFlag, read};
-use crate::api::names::{KUBE_SYSTEM, is_path_segment};
+use super::{
+    CONTROLLER_FLAGS, ControllerFlags, DefaultProfileInstallation, DropInSettings, InvalidFlag,
+    read,
+};
+use crate::api::{
+    names::{KUBE_SYSTEM, is_path_segment},
+    worker_cluster::{
+        DefaultProfiles, Home, ProfileAnnotation, RegistryCredentialsReference, SecretReference,
+        WorkerClusterSpec,
+    },
+};
 use crate::tenant::mode::NamespacedName;
 
 const PROGRAM: &str = "osm-controller";
@@ -46,12 +55,17 @@ struct Wrapped {
     args: Vec<String>,
 }
 
-/// Returns the settings of the manager that a Deployment runs.
+/// Returns the spec of a WorkerCluster with the settings of the manager that a Deployment runs, for
+/// a worker cluster whose kubeconfig is in this Secret.
 ///
 /// # Errors
 ///
 /// It runs none, or one whose settings are not all in its command line.
-pub fn settings_of(deployment: &Deployment) -> Result<DropInSettings, NotUsable> {
+pub fn spec_of(deployment: &Deployment, secret: &str) -> Result<WorkerClusterSpec, NotUsable> {
+    Ok(spec(settings_of(deployment)?, secret))
+}
+
+fn settings_of(deployment: &Deployment) -> Result<DropInSettings, NotUsable> {
     let pod = deployment.spec.as_ref();
     let pod = pod.and_then(|spec| spec.template.spec.as_ref());
     for container in pod.into_iter().flat_map(|pod| &pod.containers) {
@@ -81,6 +95,49 @@ fn words_of(container: &Container) -> Result<Option<Vec<String>>, NotUsable> {
 
 fn is_manager(program: &str) -> bool {
     program.rsplit('/').next() == Some(PROGRAM)
+}
+
+/// Returns the spec with which the same documents are made, whatever the fleet's defaults are.
+fn spec(settings: DropInSettings, secret: &str) -> WorkerClusterSpec {
+    let DropInSettings {
+        tenant,
+        registry_credentials,
+        default_profiles,
+        ..
+    } = settings;
+    WorkerClusterSpec {
+        kubeconfig_secret_ref: SecretReference {
+            name: secret.to_owned(),
+        },
+        home: Home::Worker,
+        default_profiles: match default_profiles {
+            DefaultProfileInstallation::Kept => DefaultProfiles::Keep,
+            DefaultProfileInstallation::Disabled => DefaultProfiles::Disabled,
+        },
+        profile_annotation: ProfileAnnotation::RequireAnnotation,
+        cluster_dns: Some(tenant.cluster_dns.iter().map(ToString::to_string).collect()),
+        external_cloud_provider: Some(tenant.external_cloud_provider),
+        http_proxy: Some(tenant.http_proxy.unwrap_or_default()),
+        no_proxy: Some(tenant.no_proxy.unwrap_or_default()),
+        host_ca_bundle: Some(tenant.host_ca_bundle),
+        kubernetes_ca_bundle: Some(tenant.kubernetes_ca_bundle.unwrap_or_default()),
+        pause_image: Some(tenant.pause_image),
+        initial_taints: Some(tenant.initial_taints),
+        kubelet_feature_gates: Some(tenant.kubelet_feature_gates),
+        device_ownership_from_security_context: Some(tenant.device_ownership_from_security_context),
+        insecure_registries: Some(tenant.insecure_registries),
+        registry_mirrors: Some(tenant.registry_mirrors),
+        registry_credentials_secret_ref: registry_credentials.map(|named| {
+            RegistryCredentialsReference {
+                name: named.name,
+                namespace: Some(named.namespace),
+            }
+        }),
+        api_server_override: Some(tenant.api_server_override.unwrap_or_default()),
+        node_credentials: Some(tenant.node_credentials),
+        stored_config: Some(tenant.stored_config),
+        ..WorkerClusterSpec::default()
+    }
 }
 
 fn settings(words: &[String]) -> Result<DropInSettings, NotUsable> {

@@ -46,6 +46,15 @@ pub fn unchanged(instead: &str) -> Rule {
     Rule::new("self == oldSelf").message(Message::Message(format!("cannot be changed: {instead}")))
 }
 
+/// The rule for the namespace of registry credentials, which is one of the tenant's home.
+pub fn credentials_at_home() -> Rule {
+    let named = "self.registryCredentialsSecretRef.namespace";
+    Rule::new(format!(
+        "self.home == 'Worker' || !has(self.registryCredentialsSecretRef) || !has({named})"
+    ))
+    .message("registryCredentialsSecretRef.namespace needs home: Worker")
+}
+
 /// The rule for a list of IP addresses.
 pub fn addresses() -> Rule {
     let wrong = "'`' + self.filter(it, !isIP(it))[0] + '` is not an IP address'";

@@ -19,7 +19,7 @@ use crate::client::{
     watch::Scope,
 };
 use crate::fleet::{
-    self,
+    self, Source,
     engagement::Engagement,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
@@ -27,7 +27,9 @@ use crate::fleet::{
     worker_clusters::WorkerClusters,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::{defaults::TenantDefaults, policies::TenantPolicies, policy::RequestBudget};
+use crate::tenant::{
+    defaults::TenantDefaults, inventory::Inventory, policies::TenantPolicies, policy::RequestBudget,
+};
 
 fn put(cluster: &Cluster, object: Value) {
     cluster.put_raw(object).expect("the kind is served");
@@ -144,7 +146,7 @@ async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
     let worker = Cluster::default();
     let management = a_management_cluster(&worker);
     let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
-    let registry = Arc::<Registry>::default();
+    let registry = Arc::new(Registry::new(&[Inventory::Label].into()));
     let scope = Scope::All;
     let (worker_clusters, follow) =
         worker_clusters::follow(&management.client(), &scope, &registry);
@@ -170,7 +172,9 @@ async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
         placement,
         management: management.client(),
         scope,
-        selector: "operatingsystemmanager.k8c.io/worker-cluster=true".to_owned(),
+        sources: vec![Source::Label {
+            selector: "operatingsystemmanager.k8c.io/worker-cluster=true".to_owned(),
+        }],
         cancel: CancellationToken::new(),
     }));
     let engagement = timeout(Duration::from_mins(1), engagements.recv()).await;

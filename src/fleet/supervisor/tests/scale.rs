@@ -6,19 +6,21 @@ use crate::client::{
     clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, watch::Scope,
 };
 use crate::fleet::{
-    discovery::Registration,
+    discovery::{Registration, Settings},
     index::visits,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions},
     supervisor::*,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::{defaults::TenantDefaults, policies::TenantPolicies, policy::TenantPolicy};
+use crate::tenant::{
+    defaults::TenantDefaults, inventory::Inventory, policies::TenantPolicies, policy::TenantPolicy,
+};
 
 const REGISTRATIONS: usize = 10_000;
 
 fn shared() -> Arc<Shared> {
-    let registry = Arc::new(Registry::default());
+    let registry = Arc::new(Registry::new(&[Inventory::Label].into()));
     let nowhere = Scope::Namespaces(Vec::new());
     let (worker_clusters, _) =
         worker_clusters::follow(&Cluster::default().client(), &nowhere, &registry);
@@ -63,6 +65,8 @@ fn a_registration(index: usize) -> Registration {
         uid: index.to_string(),
         created: Timestamp::UNIX_EPOCH,
         kubeconfig: None,
+        inventory: Inventory::Label,
+        settings: Settings::Operator,
     }
 }
 
@@ -141,7 +145,14 @@ async fn what_happens_to_each_registration_visits_no_other() {
     }
     let seen = (0..REGISTRATIONS).map(|index| a_registration(index).id);
     let (limit, seen) = (None, seen.collect());
-    discovered(&mut supervisor, Discovered::Complete { limit, seen });
+    discovered(
+        &mut supervisor,
+        Discovered::Complete {
+            inventory: Inventory::Label,
+            limit,
+            seen,
+        },
+    );
     assert_eq!(supervisor.serving.len(), REGISTRATIONS);
     assert_eq!(*let_go_of.borrow(), a_grant(&["me"]));
     assert_visits_of_each(2);
@@ -162,7 +173,10 @@ async fn what_happens_to_each_registration_visits_no_other() {
     assert_visits_of_each(2);
 
     for index in 0..REGISTRATIONS {
-        discovered(&mut supervisor, Discovered::Gone(a_registration(index).id));
+        discovered(
+            &mut supervisor,
+            Discovered::Gone(Inventory::Label, a_registration(index).id),
+        );
     }
     assert_eq!(
         supervisor.shared.registry.all().len(),

@@ -1,0 +1,267 @@
+//! Finds the user clusters of a KKP seed. In each namespace `cluster-<id>`, KKP keeps a Secret with
+//! a kubeconfig, and a Deployment of an operating-system-manager with all settings in its command
+//! line. A cluster is registered while that Deployment wants no replica.
+//!
+//! The watches see metadata alone. A change is read, with two requests.
+
+mod hints;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use futures::{
+    FutureExt, Stream, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered},
+};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use kube::{Api, Client, ResourceExt, core::DeserializeGuard};
+use tokio::{sync::Semaphore, time::sleep};
+
+use self::hints::{Hint, Hints};
+use super::{Discovered, Registration, Settings};
+use crate::api::{
+    names::WORKER_CLUSTER_LABEL,
+    worker_cluster::{WorkerCluster, WorkerClusterSpec},
+};
+use crate::client::{retry_delay::RetryDelay, watch::Scope};
+use crate::telemetry::chain::chain;
+use crate::tenant::{id::RegistrationId, inventory::Inventory, report::counted};
+
+/// What KKP calls the Deployment.
+pub const DEPLOYMENT: &str = "operating-system-manager";
+/// What KKP calls the Secret with its kubeconfig.
+pub const SECRET: &str = "operatingsystemmanager-kubeconfig";
+/// What the namespaces of user clusters begin with.
+const PREFIX: &str = "cluster-";
+
+/// The number of user clusters that are read at the same time.
+const READS_MAX: usize = 16;
+
+/// Returns the settings in a Deployment, for the Secret with this name, or why they cannot be used.
+pub type ReadSettings =
+    Arc<dyn Fn(&Deployment, &str) -> Result<WorkerClusterSpec, String> + Send + Sync>;
+
+/// Returns KKP's name of the user cluster in a namespace.
+pub fn cluster_in(namespace: &str) -> Option<&str> {
+    namespace.strip_prefix(PREFIX).filter(|id| !id.is_empty())
+}
+
+/// Why a user cluster is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// KKP runs no manager for it.
+    #[error("it has no Deployment {DEPLOYMENT}")]
+    NoManager,
+    /// The Deployment cannot be read.
+    #[error("its Deployment {DEPLOYMENT} cannot be decoded")]
+    Undecodable,
+    /// KKP's manager serves it.
+    #[error("its Deployment {DEPLOYMENT} wants {0}")]
+    Running(String),
+    /// KKP has not made a kubeconfig for it.
+    #[error("it has no Secret {SECRET}")]
+    NoKubeconfig,
+    /// An operator has registered it.
+    #[error("its Secret {SECRET} has the label of a registration")]
+    Labelled,
+}
+
+/// A user cluster, as it was read.
+#[derive(Debug)]
+pub struct UserCluster {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its manager.
+    pub deployment: Option<DeserializeGuard<Deployment>>,
+    /// Its kubeconfig.
+    pub secret: Option<DeserializeGuard<Secret>>,
+}
+
+impl UserCluster {
+    /// Returns the registration.
+    ///
+    /// # Errors
+    ///
+    /// [`LeftOut`] if it is not served.
+    pub fn registration(self, read: &ReadSettings) -> Result<Registration, LeftOut> {
+        let deployment = self.deployment.ok_or(LeftOut::NoManager)?;
+        let deployment = deployment.0.map_err(|_| LeftOut::Undecodable)?;
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        // Kubernetes' default.
+        let replicas = usize::try_from(replicas.unwrap_or(1)).unwrap_or_default();
+        if replicas > 0 {
+            return Err(LeftOut::Running(counted(replicas, "replica", "replicas")));
+        }
+        let secret = self.secret.ok_or(LeftOut::NoKubeconfig)?;
+        if secret.labels().contains_key(WORKER_CLUSTER_LABEL) {
+            return Err(LeftOut::Labelled);
+        }
+        let settings = match read(&deployment, SECRET) {
+            Ok(spec) => Settings::Inventory(Arc::new(worker_cluster(&self.namespace, spec))),
+            Err(why) => Settings::Unusable(why),
+        };
+        Ok(Registration {
+            inventory: Inventory::Kkp,
+            settings,
+            ..super::registration(secret)
+        })
+    }
+}
+
+/// Returns the WorkerCluster of a user cluster, with KKP's name.
+pub fn worker_cluster(namespace: &str, spec: WorkerClusterSpec) -> WorkerCluster {
+    let name = cluster_in(namespace).unwrap_or(namespace);
+    let mut worker_cluster = WorkerCluster::new(name, spec);
+    worker_cluster.metadata.namespace = Some(namespace.to_owned());
+    worker_cluster
+}
+
+/// Watches the user clusters. Returns an endless stream of changes.
+pub fn discover(
+    management: &Client,
+    scope: &Scope,
+    read: ReadSettings,
+) -> impl Stream<Item = Discovered> + Send + use<> {
+    let finder = Finder {
+        management: management.clone(),
+        read,
+        permits: Arc::new(Semaphore::new(READS_MAX)),
+        hints: Hints::new(scope),
+        changes: hints::watch(management, scope),
+        reads: FuturesUnordered::new(),
+        last: HashMap::new(),
+        registered: BTreeSet::new(),
+        unlisted: Some(scope.clone()),
+        found: VecDeque::new(),
+    };
+    stream::unfold(finder, |mut finder| async move {
+        let discovered = finder.next().await?;
+        Some((discovered, finder))
+    })
+}
+
+/// What was read, and the number of the read.
+type Read = (u64, UserCluster);
+
+/// Reads the user clusters that changed.
+struct Finder {
+    management: Client,
+    read: ReadSettings,
+    permits: Arc<Semaphore>,
+    hints: Hints,
+    changes: BoxStream<'static, Hint>,
+    reads: FuturesUnordered<BoxFuture<'static, Read>>,
+    /// The number of each namespace's last read. What an earlier one returns may be out of date.
+    last: HashMap<String, u64>,
+    /// The namespaces whose cluster is registered.
+    registered: BTreeSet<String>,
+    /// The scope, until everything in it has been read once.
+    unlisted: Option<Scope>,
+    found: VecDeque<Discovered>,
+}
+
+impl Finder {
+    async fn next(&mut self) -> Option<Discovered> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Some(found);
+            }
+            tokio::select! {
+                Some(read) = self.reads.next() => self.was_read(read),
+                change = self.changes.next() => self.changed(change?),
+            }
+            self.announce();
+        }
+    }
+
+    fn changed(&mut self, hint: Hint) {
+        for namespace in self.hints.changed(hint) {
+            let last = self.last.entry(namespace.clone()).or_default();
+            *last += 1;
+            let (number, client) = (*last, self.management.clone());
+            let permits = Arc::clone(&self.permits);
+            let read = async move {
+                let _permit = permits.acquire_owned().await;
+                (number, user_cluster(&client, namespace).await)
+            };
+            self.reads.push(read.boxed());
+        }
+    }
+
+    fn was_read(&mut self, (number, cluster): Read) {
+        let namespace = cluster.namespace.clone();
+        if self.last.get(&namespace) != Some(&number) {
+            return;
+        }
+        self.last.remove(&namespace);
+        match cluster.registration(&self.read) {
+            Ok(registration) => {
+                if let Settings::Unusable(why) = &registration.settings {
+                    tracing::warn!(tenant = %namespace, %why, "the settings of KKP cannot be used");
+                }
+                self.registered.insert(namespace);
+                let present = Discovered::Present(Box::new(registration));
+                self.found.push_back(present);
+            }
+            Err(why) => {
+                tracing::debug!(tenant = %namespace, %why, "a user cluster is not served");
+                if self.registered.remove(&namespace) {
+                    let id = RegistrationId::new(&namespace, SECRET);
+                    self.found.push_back(Discovered::Gone(Inventory::Kkp, id));
+                }
+            }
+        }
+    }
+
+    /// Says that everything was listed, once that is so. After that, each change is said by itself:
+    /// what a later list lacks is looked for, and only what is not there is gone.
+    fn announce(&mut self) {
+        if !self.reads.is_empty() || !self.hints.are_complete() {
+            return;
+        }
+        let limits = match self.unlisted.take() {
+            None => return,
+            Some(Scope::All) => vec![None],
+            Some(Scope::Namespaces(names)) => names.into_iter().map(Some).collect(),
+        };
+        for limit in limits {
+            let registered = self.registered.iter();
+            let seen = registered.map(|namespace| RegistrationId::new(namespace, SECRET));
+            self.found.push_back(Discovered::Complete {
+                inventory: Inventory::Kkp,
+                limit,
+                seen: seen.collect(),
+            });
+        }
+    }
+}
+
+/// Reads a user cluster. A failed read is tried again: it says nothing about the cluster.
+async fn user_cluster(management: &Client, namespace: String) -> UserCluster {
+    let deployments: Api<DeserializeGuard<Deployment>> =
+        Api::namespaced(management.clone(), &namespace);
+    let secrets: Api<DeserializeGuard<Secret>> = Api::namespaced(management.clone(), &namespace);
+    let mut delay = RetryDelay::default();
+    loop {
+        let both = tokio::try_join!(deployments.get_opt(DEPLOYMENT), secrets.get_opt(SECRET));
+        match both {
+            Ok((deployment, secret)) => {
+                return UserCluster {
+                    namespace,
+                    deployment,
+                    secret,
+                };
+            }
+            Err(error) => tracing::debug!(
+                tenant = %namespace, error = %chain(&error), "cannot read a user cluster"
+            ),
+        }
+        sleep(delay.next().unwrap_or_default()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

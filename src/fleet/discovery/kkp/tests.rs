@@ -1,0 +1,178 @@
+//! What is said about user clusters as they change.
+
+use std::time::Duration;
+
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::*;
+
+/// Longer than all delays of a read that fails a few times.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+fn a_secret(namespace: &str, labels: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": namespace, "labels": labels},
+        "data": {"kubeconfig": "aw=="},
+    })
+}
+
+fn a_deployment(namespace: &str, replicas: i32, line: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": DEPLOYMENT, "namespace": namespace, "generation": 1},
+        "spec": {
+            "replicas": replicas, "selector": {},
+            "template": {"spec": {"containers": [{"name": "a", "command": [line]}]}},
+        },
+    })
+}
+
+/// Reads a pause image from the command, and refuses `wrong`.
+fn read() -> ReadSettings {
+    Arc::new(|deployment, secret| {
+        let pod = deployment.spec.as_ref().unwrap().template.spec.clone();
+        let line = pod.unwrap().containers[0].command.clone().unwrap().concat();
+        if line == "wrong" {
+            return Err("it is wrong".to_owned());
+        }
+        let spec = json!({
+            "kubeconfigSecretRef": {"name": secret}, "home": "Worker", "pauseImage": line,
+        });
+        Ok(serde_json::from_value(spec).unwrap())
+    })
+}
+
+struct Seed {
+    cluster: Cluster,
+    changes: BoxStream<'static, Discovered>,
+}
+
+impl Seed {
+    fn with(objects: &[Value]) -> Self {
+        let cluster = Cluster::default();
+        for object in objects {
+            cluster.put_raw(object.clone()).unwrap();
+        }
+        let changes = discover(&cluster.client(), &Scope::All, read()).boxed();
+        Self { cluster, changes }
+    }
+
+    async fn next(&mut self) -> String {
+        let next = timeout(PATIENCE, self.changes.next()).await;
+        match next.expect("something is said").unwrap() {
+            Discovered::Present(it) => {
+                let settings = match it.settings {
+                    Settings::Inventory(own) => own.spec.pause_image.clone().unwrap(),
+                    Settings::Unusable(why) => why,
+                    Settings::Operator => "?".to_owned(),
+                };
+                format!("{}: {settings}", it.id)
+            }
+            Discovered::Gone(_, id) => format!("{id} is gone"),
+            Discovered::Complete { seen, .. } => format!("{} in all", seen.len()),
+        }
+    }
+
+    async fn says_nothing(&mut self) {
+        let next = timeout(PATIENCE, self.changes.next()).await;
+        assert!(next.is_err(), "{next:?}");
+    }
+
+    fn put(&self, object: Value) {
+        self.cluster.put_raw(object).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_registered_while_its_manager_wants_no_replica() {
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &json!({})),
+        a_deployment("cluster-a", 0, "one"),
+        a_secret("cluster-b", &json!({})),
+        a_deployment("cluster-b", 1, "one"),
+        a_secret("other", &json!({})),
+        a_deployment("other", 0, "one"),
+        a_deployment("cluster-c", 0, "one"),
+    ]);
+    assert_eq!(seed.next().await, format!("cluster-a/{SECRET}: one"));
+    assert_eq!(seed.next().await, "1 in all");
+    let mut scaled = a_deployment("cluster-b", 0, "two");
+    scaled["metadata"]["generation"] = json!(2);
+    seed.put(scaled);
+    assert_eq!(seed.next().await, format!("cluster-b/{SECRET}: two"));
+    seed.put(a_secret("cluster-c", &json!({})));
+    assert_eq!(seed.next().await, format!("cluster-c/{SECRET}: one"));
+    let mut back = a_deployment("cluster-a", 1, "one");
+    back["metadata"]["generation"] = json!(2);
+    seed.put(back);
+    assert_eq!(seed.next().await, format!("cluster-a/{SECRET} is gone"));
+    let gone = object("secrets", "cluster-b", SECRET);
+    assert!(seed.cluster.delete_raw(gone));
+    assert_eq!(seed.next().await, format!("cluster-b/{SECRET} is gone"));
+    seed.says_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_no_change_and_what_cannot_be_used_is_said() {
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &json!({})),
+        a_deployment("cluster-a", 0, "one"),
+    ]);
+    seed.next().await;
+    seed.next().await;
+    let mut same = a_deployment("cluster-a", 0, "one");
+    same["status"] = json!({"replicas": 0});
+    seed.put(same);
+    seed.says_nothing().await;
+    let mut wrong = a_deployment("cluster-a", 0, "wrong");
+    wrong["metadata"]["generation"] = json!(2);
+    seed.put(wrong);
+    let said = seed.next().await;
+    assert_eq!(said, format!("cluster-a/{SECRET}: it is wrong"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_says_nothing_and_is_made_again() {
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &json!({})),
+        a_deployment("cluster-a", 0, "one"),
+    ]);
+    seed.next().await;
+    seed.next().await;
+    let fault = Fault::Status {
+        code: 500,
+        retry_after: None,
+    };
+    let failure = seed
+        .cluster
+        .inject(Matcher::on(&[Verb::Get], "deployments"), fault);
+    seed.put(a_secret("cluster-a", &json!({"changed": "true"})));
+    seed.says_nothing().await;
+    seed.cluster.clear_fault(failure);
+    assert_eq!(seed.next().await, format!("cluster-a/{SECRET}: one"));
+}
+
+/// Nothing is released by a list, only by what is certainly not there.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_cluster_releases_nothing() {
+    let mut hints = Hints::new(&Scope::All);
+    let seen = |part| Hint::Seen(part, "cluster-a".to_owned(), "1".to_owned());
+    assert_eq!(hints.changed(seen(hints::Part::Secret)), ["cluster-a"]);
+    assert!(hints.changed(seen(hints::Part::Secret)).is_empty());
+    let empty = Hint::Listed(hints::Part::Secret, None, BTreeSet::new());
+    assert_eq!(hints.changed(empty), ["cluster-a"], "it is looked for");
+    assert!(!hints.are_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_with_the_label_is_the_operators() {
+    let labels = json!({WORKER_CLUSTER_LABEL: "true"});
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &labels),
+        a_deployment("cluster-a", 0, "one"),
+    ]);
+    assert_eq!(seed.next().await, "0 in all");
+}

@@ -1,0 +1,178 @@
+//! The WorkerCluster of a registered cluster. It is created for a registration that has none. If an
+//! inventory has the settings, it follows them.
+
+use std::sync::Arc;
+
+use kube::{Api, ResourceExt, api::PostParams};
+use tokio::time::timeout;
+
+use super::{EngageError, Params};
+use crate::api::{
+    condition::ConditionType,
+    reason::Reason,
+    worker_cluster::{Home, WorkerCluster, WorkerClusterSpec},
+};
+use crate::fleet::{discovery::Settings, worker_clusters};
+use crate::telemetry::chain::chain;
+
+/// Returns the WorkerCluster. It is created if it does not exist, and updated if the inventory has
+/// other settings.
+pub(super) async fn find_or_create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
+    params.shared.worker_clusters.ready().await;
+    worker_clusters::notify(&params.shared.worker_clusters, params.registered);
+    let own = params.registered.worker_cluster.borrow().clone();
+    match own {
+        Some(own) => follow_inventory(params, own).await,
+        None => create(params).await,
+    }
+}
+
+/// Returns an error about the registration.
+fn failed(message: String) -> EngageError {
+    EngageError::failed(ConditionType::Registered, Reason::NoWorkerCluster, message)
+}
+
+async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
+    let (management, registered) = (params.management.client(), params.registered);
+    // It may belong to this registration, with settings that must not be ignored.
+    if let Some(name) = params
+        .shared
+        .worker_clusters
+        .unreadable_in(&registered.id.tenant)
+    {
+        return Err(EngageError::failed(
+            ConditionType::Registered,
+            Reason::WorkerClusterUnreadable,
+            format!(
+                "WorkerCluster {name} cannot be read by this version of the manager: correct it \
+                 (osm crds has its schema), or delete it"
+            ),
+        ));
+    }
+    let deleted = registered.last.borrow().clone();
+    let new = match (&params.registration.settings, deleted) {
+        (_, Some(deleted)) => worker_clusters::restored(&deleted),
+        (Settings::Operator, None) => worker_clusters::with_defaults(&registered.id),
+        (Settings::Inventory(derived), None) => derived.as_ref().clone(),
+        (Settings::Unusable(why), None) => return Err(unusable(why)),
+    };
+    worker_clusters::create(&management, &new)
+        .await
+        .map_err(|error| {
+            failed(format!(
+                "cannot create the WorkerCluster: {}",
+                chain(&error)
+            ))
+        })?;
+    seen(params, |_| true).await
+}
+
+fn unusable(why: &str) -> EngageError {
+    let message = format!("the settings in the inventory cannot be used: {why}");
+    EngageError::refused(ConditionType::Registered, Reason::SettingsRefused, message)
+}
+
+/// Updates the WorkerCluster if the inventory has other settings for it.
+async fn follow_inventory(
+    params: &Params<'_>,
+    own: Arc<WorkerCluster>,
+) -> Result<Arc<WorkerCluster>, EngageError> {
+    let Settings::Inventory(derived) = &params.registration.settings else {
+        return Ok(own);
+    };
+    let wanted = with_settings_of(&own.spec, &derived.spec);
+    if wanted == own.spec {
+        return Ok(own);
+    }
+    let registered = params.registered;
+    let namespace = registered.id.tenant.namespace();
+    let api: Api<WorkerCluster> = Api::namespaced(params.management.client(), namespace);
+    // Its version is that of the copy that was compared.
+    let updated = WorkerCluster {
+        spec: wanted.clone(),
+        status: None,
+        ..own.as_ref().clone()
+    };
+    let name = own.name_any();
+    let replaced = api.replace(&name, &PostParams::default(), &updated).await;
+    replaced.map_err(|error| {
+        failed(format!(
+            "cannot update the WorkerCluster with the settings in the inventory: {}",
+            chain(&error)
+        ))
+    })?;
+    tracing::info!(registration = %registered.id, "took over the settings in the inventory");
+    seen(params, |found| found.spec == wanted).await
+}
+
+/// Returns the settings of the inventory, with those that the operator decides. A WorkerCluster
+/// whose home is the management cluster is the operator's.
+fn with_settings_of(own: &WorkerClusterSpec, derived: &WorkerClusterSpec) -> WorkerClusterSpec {
+    if own.home == Home::Management {
+        return own.clone();
+    }
+    WorkerClusterSpec {
+        paused: own.paused,
+        on_removal: own.on_removal,
+        confirmed_cluster_uid: own.confirmed_cluster_uid.clone(),
+        profile_annotation: own.profile_annotation,
+        default_profiles: own.default_profiles,
+        default_profile_names: own.default_profile_names.clone(),
+        adoption: own.adoption,
+        rollout: own.rollout,
+        kubelet_feature_gates_from_annotations: own.kubelet_feature_gates_from_annotations,
+        node_credentials: own.node_credentials,
+        stored_config: own.stored_config,
+        variables: own.variables.clone(),
+        ..derived.clone()
+    }
+}
+
+/// Waits until the watch has the WorkerCluster as it should be.
+async fn seen(
+    params: &Params<'_>,
+    mut is_wanted: impl FnMut(&WorkerCluster) -> bool,
+) -> Result<Arc<WorkerCluster>, EngageError> {
+    let mut seen = params.registered.worker_cluster.subscribe();
+    let own = timeout(
+        params.shared.request_timeout,
+        seen.wait_for(|own| own.as_deref().is_some_and(&mut is_wanted)),
+    )
+    .await;
+    match own {
+        Ok(Ok(own)) => own
+            .clone()
+            .ok_or_else(|| failed("it is gone again".to_owned())),
+        _ => Err(failed(
+            "the WorkerCluster that was written is not seen yet".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_keeps_what_the_inventory_does_not_say() {
+        let own = WorkerClusterSpec {
+            home: Home::Worker,
+            paused: true,
+            pause_image: Some("old".to_owned()),
+            ..WorkerClusterSpec::default()
+        };
+        let derived = WorkerClusterSpec {
+            home: Home::Worker,
+            pause_image: Some("new".to_owned()),
+            ..WorkerClusterSpec::default()
+        };
+        let followed = with_settings_of(&own, &derived);
+        assert!(followed.paused);
+        assert_eq!(followed.pause_image.as_deref(), Some("new"));
+        let elsewhere = WorkerClusterSpec {
+            home: Home::Management,
+            ..own
+        };
+        assert_eq!(with_settings_of(&elsewhere, &derived), elsewhere);
+    }
+}

@@ -1,0 +1,184 @@
+//! A KKP seed: its user clusters are served with what KKP keeps for them, and no command for each.
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use osm::api::worker_cluster::WorkerCluster;
+use serde_json::json;
+
+use crate::suite::administrator::{create, delete, get, list, merge};
+use crate::suite::audit::told;
+use crate::suite::drop_in::{Controller, Way, a_cluster, made, refused};
+use crate::suite::fixtures::{a_machine_deployment, the_last_lease, with_annotation};
+use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
+use crate::suite::life::has_served;
+use crate::suite::process::Manager;
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::conditions;
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, MANAGER, World};
+
+/// What KKP calls the Deployment.
+const DEPLOYMENT: &str = "operating-system-manager";
+
+/// A seed with the permissions that its operator grants, and no others.
+struct Seed {
+    server: Server,
+}
+
+impl Seed {
+    async fn start(world: &World) -> Self {
+        let server = Server::start(world.kind, "seed").await;
+        let namespace =
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
+        server.apply(namespace).await;
+        let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
+        server.apply(&definitions).await;
+        for file in ["rbac/management", "kustomize/kkp-seed/rbac"] {
+            server.apply_file(&format!("manifests/{file}.yaml")).await;
+        }
+        let leases: Api<Lease> = Api::namespaced(server.admin().await, MANAGER.namespace);
+        create(&leases, &the_last_lease("seed")).await;
+        Self { server }
+    }
+
+    async fn manager(&self) -> Manager {
+        let kubeconfig = self.server.kubeconfig(MANAGER).await;
+        Manager::start_in(&kubeconfig, &["--inventory", "kkp", "--fleet", "seed"]).await
+    }
+
+    /// What KKP makes for a user cluster.
+    async fn has(&self, id: &str, cluster: &Server, manager: (i32, &[&str])) {
+        let namespace = format!("cluster-{id}");
+        let made = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace },
+        });
+        self.server.apply(&made.to_string()).await;
+        let kubeconfig = cluster.kubeconfig(IN_WORKER).await;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": SECRET, "namespace": namespace },
+            "stringData": { "kubeconfig": kubeconfig },
+        });
+        self.server.apply(&secret.to_string()).await;
+        self.server.apply(&deployment(&namespace, manager)).await;
+    }
+
+    /// Scales KKP's manager, as its operator lets KKP do.
+    async fn scale(&self, id: &str, replicas: i32) {
+        let namespace = format!("cluster-{id}");
+        let api: Api<Deployment> = Api::namespaced(self.server.admin().await, &namespace);
+        let patch = json!({ "spec": { "replicas": replicas } });
+        merge(&api, DEPLOYMENT, patch).await;
+    }
+
+    async fn worker_clusters(&self, id: &str) -> Api<WorkerCluster> {
+        Api::namespaced(self.server.admin().await, &format!("cluster-{id}"))
+    }
+
+    async fn says(&self, id: &str, wanted: (&str, &str, &str)) -> WorkerCluster {
+        let api = self.worker_clusters(id).await;
+        let what = format!("{id} says {wanted:?}");
+        wait::for_object(&api, id, &what, |found| conditions(found).contains(&wanted)).await
+    }
+}
+
+async fn has_machines(cluster: &Server) {
+    let all: Api<MachineDeployment> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let named = with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
+    create(&all, &named).await;
+}
+
+pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static World) {
+    let begun = Timestamp::now();
+    let seed = Seed::start(world).await;
+    let (first, second) = (
+        a_cluster(world, "user-first").await,
+        a_cluster(world, "user-second").await,
+    );
+    let another = [LINE, &["-pause-image", "registry.example/pause:second"]].concat();
+    seed.has("first", &first, (0, LINE)).await;
+    seed.has("second", &second, (1, &another)).await;
+    let manager = seed.manager().await;
+    for cluster in [&first, &second] {
+        has_machines(cluster).await;
+    }
+    let ready = ("Ready", "True", "Ready");
+    let own = seed.says("first", ready).await;
+    assert_eq!(
+        own.spec.pause_image.as_deref(),
+        Some("registry.example/pause:3.10")
+    );
+    made(&first, "1").await;
+    let none = list(&seed.worker_clusters("second").await).await;
+    assert!(none.is_empty(), "its own manager serves it: {none:?}");
+    // KKP makes a cluster while we run, and hands over another.
+    seed.scale("second", 0).await;
+    let third = a_cluster(world, "user-third").await;
+    seed.has("third", &third, (0, LINE)).await;
+    seed.says("second", ready).await;
+    seed.says("third", ready).await;
+    made(&second, "1").await;
+
+    there_and_back(&seed, &first).await;
+    follows_a_change(&seed).await;
+    is_forgotten(&seed).await;
+    manager.stop().await;
+    for cluster in [&first, &second, &third] {
+        let refused = refused(cluster, begun).await;
+        assert!(refused.is_empty(), "{}", told(&refused));
+    }
+    seed.server.settle_audit().await;
+    let mut asked = seed.server.requests(MANAGER, begun);
+    asked.retain(|it| it.code == 403);
+    assert!(asked.is_empty(), "{}", told(&asked));
+}
+
+/// The manager of KKP with the same flags finds what it would have made, and so do we after it.
+async fn there_and_back(seed: &Seed, cluster: &Server) {
+    cluster.settle_audit().await;
+    let settled = Timestamp::now();
+    let theirs = Controller::start(cluster, Way::Flag, LINE).await;
+    logs(&theirs, "waiting to be the leader").await;
+    seed.scale("first", 1).await;
+    logs(&theirs, "\"leading\"").await;
+    has_served(&theirs.address().await).await;
+    seed.says("first", ("Registered", "False", "RegistrationRemoved"))
+        .await;
+    seed.scale("first", 0).await;
+    seed.says("first", ("Adopted", "False", "UpstreamRunning"))
+        .await;
+    drop(theirs.stop().await);
+    seed.says("first", ("Ready", "True", "Ready")).await;
+    writes_nothing(cluster, settled).await;
+}
+
+/// A setting changes in KKP.
+async fn follows_a_change(seed: &Seed) {
+    let namespace = "cluster-second";
+    let line = [LINE, &["-pause-image", "registry.example/pause:new"]].concat();
+    seed.server.apply(&deployment(namespace, (0, &line))).await;
+    let api = seed.worker_clusters("second").await;
+    let is_new = |found: &WorkerCluster| {
+        found.spec.pause_image.as_deref() == Some("registry.example/pause:new")
+    };
+    wait::for_object(&api, "second", "its settings are KKP's", is_new).await;
+    // What cannot be used changes nothing, and the cluster is served on.
+    let wrong = [LINE, &["-a-flag-of-tomorrow", "1"]].concat();
+    seed.server.apply(&deployment(namespace, (0, &wrong))).await;
+    seed.says("second", ("Ready", "True", "Ready")).await;
+    assert!(is_new(&get(&api, "second").await));
+}
+
+/// KKP deletes what it made for a cluster.
+async fn is_forgotten(seed: &Seed) {
+    let admin = seed.server.admin().await;
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), "cluster-third");
+    delete(&secrets, SECRET).await;
+    seed.says("third", ("Registered", "False", "RegistrationRemoved"))
+        .await;
+}
