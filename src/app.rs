@@ -277,9 +277,7 @@ fn sources(settings: &Settings) -> Vec<Source> {
             selector: settings.registration_selector.clone(),
         },
         Inventory::Kkp => Source::Kkp {
-            read: Arc::new(|deployment, secret| {
-                spec_of(deployment, secret).map_err(|error| chain(&error).to_string())
-            }),
+            read: Arc::new(spec_of),
         },
     };
     settings.inventories.iter().map(source).collect()

@@ -5,6 +5,7 @@ pub mod adopt_kkp;
 pub mod cluster_client;
 pub mod count;
 pub mod doctor;
+pub mod inventory;
 pub mod machine;
 pub mod plan;
 pub mod selection;

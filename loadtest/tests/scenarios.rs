@@ -93,6 +93,19 @@ async fn hostile_profiles_come_to_their_limits_beside_tenants_that_are_served() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_seed_is_served_renewed_and_given_back_without_a_write_to_its_user_clusters() {
+    let outcome = play(Scenario::Kkp, Kind::Fake).await;
+    check(
+        &outcome,
+        &[
+            ("writes at rest", 0.0),
+            ("writes to user clusters by a renewal", 0.0),
+            ("writes to user clusters by that", 0.0),
+        ],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_real_management_cluster_says_what_a_tenant_takes_in_etcd() {
     let outcome = play(Scenario::Idle, Kind::Real).await;
     check(&outcome, &[("writes at rest", 0.0)]);

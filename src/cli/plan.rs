@@ -81,8 +81,9 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The flags of `osm run` on which the answer can depend.
-const OF_RUN: [&str; 16] = [
+const OF_RUN: [&str; 17] = [
     "kubeconfig",
+    "inventories",
     "registration_selector",
     "namespaces",
     "tenant_defaults",

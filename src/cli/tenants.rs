@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,7 +13,10 @@ use super::{
     table::{Cell, Layout, Table, Text, Tone},
 };
 use crate::api::reason::{Reason, Severity};
-use crate::commands::tenants::{self, News, Row};
+use crate::commands::{
+    inventory,
+    tenants::{self, News, Row},
+};
 
 /// The flags of `osm tenants`.
 #[derive(Args, Debug)]
@@ -27,12 +30,30 @@ pub(super) struct TenantsFlags {
     /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
+    /// Show all clusters that an inventory has, and why some are not served
+    #[arg(
+        long,
+        value_enum,
+        value_name = "INVENTORY",
+        num_args = 0..=1,
+        default_missing_value = "kkp",
+        conflicts_with_all = ["watch", "selector"]
+    )]
+    inventory: Option<Listed>,
+}
+
+/// An inventory of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Listed {
+    /// The user clusters of a KKP seed
+    Kkp,
 }
 
 const COLUMNS: [&str; 11] = [
     "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "WAITING",
     "FAILING", "AGE",
 ];
+const INVENTORY: [&str; 5] = ["TENANT", "CLUSTER", "REPLICAS", "STATE", "MESSAGE"];
 const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
 
 pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
@@ -41,6 +62,10 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let output = flags.output;
+    if let Some(Listed::Kkp) = flags.inventory {
+        let rows = runtime.block_on(inventory::kkp(&source, &selection))?;
+        return print_inventory(output, &rows);
+    }
     if flags.watch {
         let mut widths = Vec::new();
         let mut hear = move |news| print(output, &mut widths, news);
@@ -54,6 +79,29 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     }
     output.print(&rows, rows.iter().map(name), |layout| {
         Text::from(&table(layout, &rows))
+    })?;
+    Ok(output::SUCCESS)
+}
+
+fn print_inventory(output: OutputFlags, rows: &[inventory::Row]) -> anyhow::Result<ExitCode> {
+    if rows.is_empty() && matches!(output.output, Format::Table | Format::Wide) {
+        output::message("No user clusters found.");
+        return Ok(output::SUCCESS);
+    }
+    let names = rows.iter().map(|row| row.cluster.clone());
+    output.print(&rows, names, |layout| {
+        let mut table = Table::new(layout, INVENTORY.iter());
+        for row in rows {
+            let replicas = row.replicas.map_or_else(dash, |it| it.to_string().into());
+            table.push([
+                Cell::from(&row.tenant),
+                Cell::from(&row.cluster),
+                replicas,
+                Cell::new(&row.state, tone(&row.state)),
+                row.message.replace('\n', " ").into(),
+            ]);
+        }
+        Text::from(&table)
     })?;
     Ok(output::SUCCESS)
 }

@@ -1,17 +1,17 @@
 //! What the clusters of a KKP seed need to be served from here: for each Deployment of an
 //! operating-system-manager, a WorkerCluster with the same settings.
 
-use anyhow::Context as _;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
+use kube::Client;
 
-use super::cluster_client::{ClusterClient, KubeconfigSource};
+use super::{
+    cluster_client::{ClusterClient, KubeconfigSource},
+    inventory,
+    selection::Selection,
+};
 use crate::api::worker_cluster::WorkerCluster;
-use crate::client::pages;
 pub use crate::fleet::discovery::kkp::SECRET;
-use crate::fleet::discovery::kkp::{DEPLOYMENT, cluster_in, worker_cluster};
+use crate::fleet::discovery::kkp::{self, DEPLOYMENT, Manager, cluster_in};
 use crate::settings::drop_in::deployed::spec_of;
-use crate::telemetry::chain::chain;
 
 /// A user cluster.
 #[derive(Debug)]
@@ -36,39 +36,36 @@ pub async fn user_clusters(
     ids: &[String],
 ) -> anyhow::Result<Vec<UserCluster>> {
     let seed = ClusterClient::management(source).await?;
-    let all: Api<DeserializeGuard<Deployment>> = Api::all(seed.client.clone());
-    let params = ListParams::default().fields(&format!("metadata.name={DEPLOYMENT}"));
-    let listed = pages::all(&all, params).await;
-    let listed = listed.context("cannot list Deployments")?;
-    let readable = listed.objects.iter().filter_map(user_cluster);
-    let unreadable = listed.unreadable.iter().filter_map(|metadata| {
-        let namespace = metadata.namespace.clone()?;
-        Some(UserCluster {
-            id: cluster_in(&namespace)?.to_owned(),
-            namespace,
-            replicas: 0,
-            worker_cluster: Err("its Deployment cannot be decoded".to_owned()),
-        })
-    });
-    let mut clusters: Vec<UserCluster> = readable.chain(unreadable).collect();
+    let mut clusters = user_clusters_in(&seed.client, &Selection::default()).await?;
     clusters.retain(|it| ids.is_empty() || ids.contains(&it.id));
     for id in ids {
         let is_there = clusters.iter().any(|it| it.id == *id);
         anyhow::ensure!(is_there, "user cluster {id} has no Deployment {DEPLOYMENT}");
     }
-    clusters.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(clusters)
 }
 
-fn user_cluster(deployment: &Deployment) -> Option<UserCluster> {
-    let namespace = deployment.namespace()?;
-    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
-    let spec = spec_of(deployment, SECRET).map_err(|error| chain(&error).to_string());
+/// Returns the user clusters in these namespaces that have a Deployment, in the order of their
+/// names.
+pub(super) async fn user_clusters_in(
+    client: &Client,
+    selection: &Selection,
+) -> anyhow::Result<Vec<UserCluster>> {
+    let found = inventory::user_clusters(client, selection).await?;
+    Ok(found.into_values().filter_map(user_cluster).collect())
+}
+
+fn user_cluster(found: kkp::UserCluster) -> Option<UserCluster> {
+    let replicas = found.manager.replicas();
+    let spec = match &found.manager {
+        Manager::None => return None,
+        Manager::Undecodable => Err("its Deployment cannot be decoded".to_owned()),
+        Manager::Deployed(deployment) => spec_of(deployment, SECRET),
+    };
     Some(UserCluster {
-        id: cluster_in(&namespace)?.to_owned(),
-        // Kubernetes' default.
-        replicas: replicas.unwrap_or(1),
-        worker_cluster: spec.map(|spec| worker_cluster(&namespace, spec)),
-        namespace,
+        id: cluster_in(&found.namespace)?.to_owned(),
+        replicas: replicas.unwrap_or_default(),
+        worker_cluster: spec.map(|spec| kkp::worker_cluster(&found.namespace, spec)),
+        namespace: found.namespace,
     })
 }

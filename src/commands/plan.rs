@@ -3,13 +3,14 @@
 
 pub mod explain;
 mod profiles;
+mod registrations;
+mod taking_over;
 mod tenant_state;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::ListParams,
@@ -17,8 +18,11 @@ use kube::{
 };
 use serde::Serialize;
 
-use self::tenant_state::Tenant;
 pub(super) use self::tenant_state::kubeconfig_of;
+use self::{
+    registrations::{Registered, registrations},
+    tenant_state::Tenant,
+};
 use super::{
     AT_ONCE,
     cluster_client::{ClusterClient, KubeconfigSource},
@@ -148,14 +152,13 @@ pub async fn plan(question: &Question, count: &Count) -> anyhow::Result<Vec<Answ
     let client = ClusterClient::management(&question.management)
         .await?
         .client;
-    let label = &question.settings.registration_selector;
-    let registrations = question.selection.registrations(&client, label).await?;
+    let registrations = registrations(&client, question).await?;
     count.begin(registrations.len());
     let answers = stream::iter(&registrations).map(async |registration| {
         let answers = Box::pin(of_tenant(&client, question, registration)).await;
         count.advance();
         answers.unwrap_or_else(|error| {
-            let tenant = registration.namespace().unwrap_or_default();
+            let tenant = registration.secret.namespace().unwrap_or_default();
             vec![Answer {
                 message: Some(whole(error.as_ref()).to_string()),
                 ..Answer::new(&tenant, None, Verdict::Unknown)
@@ -169,7 +172,7 @@ pub async fn plan(question: &Question, count: &Count) -> anyhow::Result<Vec<Answ
 async fn of_tenant(
     client: &Client,
     question: &Question,
-    registration: &Secret,
+    registration: &Registered,
 ) -> anyhow::Result<Vec<Answer>> {
     let tenant = Tenant::read(client, question, registration).await?;
     let listed = Listed::read(&tenant).await?;
@@ -180,7 +183,7 @@ async fn of_tenant(
     let writes = match Home::of(tenant.own.as_ref()) {
         Home::Management => prerequisites::plan_fetcher(&tenant.worker).await?,
         // The previous manager's installer creates the fetcher.
-        Home::Worker => Vec::new(),
+        Home::Worker => tenant.taking_over()?,
     };
     if !writes.is_empty() {
         let of_all = Answer {

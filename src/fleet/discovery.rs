@@ -16,7 +16,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::worker_cluster::{Home, WorkerCluster, WorkerClusterSpec};
 use crate::client::watch::{self, Scope};
 use crate::tenant::{access, id::RegistrationId, inventory::Inventory, secret_text::SecretBytes};
 
@@ -56,6 +56,29 @@ impl Registration {
     pub fn fingerprint(&self) -> Option<String> {
         let kubeconfig = self.kubeconfig.as_ref()?;
         Some(access::fingerprint(&self.uid, kubeconfig.expose()))
+    }
+}
+
+/// Returns the settings of the inventory, with those that the operator decides. A WorkerCluster
+/// whose home is the management cluster is the operator's.
+pub fn with_settings_of(own: &WorkerClusterSpec, derived: &WorkerClusterSpec) -> WorkerClusterSpec {
+    if own.home == Home::Management {
+        return own.clone();
+    }
+    WorkerClusterSpec {
+        paused: own.paused,
+        on_removal: own.on_removal,
+        confirmed_cluster_uid: own.confirmed_cluster_uid.clone(),
+        profile_annotation: own.profile_annotation,
+        default_profiles: own.default_profiles,
+        default_profile_names: own.default_profile_names.clone(),
+        adoption: own.adoption,
+        rollout: own.rollout,
+        kubelet_feature_gates_from_annotations: own.kubelet_feature_gates_from_annotations,
+        node_credentials: own.node_credentials,
+        stored_config: own.stored_config,
+        variables: own.variables.clone(),
+        ..derived.clone()
     }
 }
 
@@ -226,5 +249,28 @@ mod tests {
         let gone = interpret(Event::Delete(a_secret("a", &json!({}))), None, &mut listed);
         assert!(matches!(gone, Some(Discovered::Gone(_, id)) if id.name.as_ref() == "a"));
         assert!(listed.is_empty());
+    }
+
+    #[test]
+    fn the_operator_keeps_what_the_inventory_does_not_say() {
+        let own = WorkerClusterSpec {
+            home: Home::Worker,
+            paused: true,
+            pause_image: Some("old".to_owned()),
+            ..WorkerClusterSpec::default()
+        };
+        let derived = WorkerClusterSpec {
+            home: Home::Worker,
+            pause_image: Some("new".to_owned()),
+            ..WorkerClusterSpec::default()
+        };
+        let followed = with_settings_of(&own, &derived);
+        assert!(followed.paused);
+        assert_eq!(followed.pause_image.as_deref(), Some("new"));
+        let elsewhere = WorkerClusterSpec {
+            home: Home::Management,
+            ..own
+        };
+        assert_eq!(with_settings_of(&elsewhere, &derived), elsewhere);
     }
 }

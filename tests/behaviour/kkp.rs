@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::suite::administrator::{create, delete, get, list, merge};
 use crate::suite::audit::told;
+use crate::suite::commands::{a_file, path, run};
 use crate::suite::drop_in::{Controller, Way, a_cluster, made, refused};
 use crate::suite::fixtures::{a_machine_deployment, the_last_lease, with_annotation};
 use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
@@ -114,6 +115,7 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
         Some("registry.example/pause:3.10")
     );
     made(&first, "1").await;
+    is_planned(&seed).await;
     let none = list(&seed.worker_clusters("second").await).await;
     assert!(none.is_empty(), "its own manager serves it: {none:?}");
     // KKP makes a cluster while we run, and hands over another.
@@ -124,6 +126,7 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
     seed.says("third", ready).await;
     made(&second, "1").await;
 
+    is_listed(&seed).await;
     there_and_back(&seed, &first).await;
     follows_a_change(&seed).await;
     is_forgotten(&seed).await;
@@ -136,6 +139,62 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
     let mut asked = seed.server.requests(MANAGER, begun);
     asked.retain(|it| it.code == 403);
     assert!(asked.is_empty(), "{}", told(&asked));
+}
+
+/// `osm plan` says what handing a cluster over would cause, and nothing of one that is served.
+async fn is_planned(seed: &Seed) {
+    let kubeconfig = a_file(&seed.server.admin_in("default"));
+    for (namespace, takes_over) in [("cluster-first", false), ("cluster-second", true)] {
+        let words = [
+            "plan",
+            "--inventory",
+            "kkp",
+            "-n",
+            namespace,
+            "--allow-loopback-servers",
+        ];
+        let words = [&words[..], &["--kubeconfig", path(&kubeconfig)]].concat();
+        let plan = run(&words).await;
+        for write in [
+            "create WorkerCluster cluster-second/second",
+            "acquire Lease kube-system/operating-system-manager",
+            "create OperatingSystemProfile kube-system/osp-ubuntu",
+        ] {
+            assert_eq!(plan.out.contains(write), takes_over, "{write}: {plan:?}");
+        }
+        assert_eq!(
+            plan.out.contains("workers: unchanged"),
+            !takes_over,
+            "{plan:?}"
+        );
+    }
+}
+
+/// `osm tenants --inventory` says what is there, what is served, and what is not.
+async fn is_listed(seed: &Seed) {
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "cluster-fourth" },
+    });
+    seed.server.apply(&namespace.to_string()).await;
+    let running = deployment("cluster-fourth", (2, LINE));
+    seed.server.apply(&running).await;
+    let kubeconfig = a_file(&seed.server.admin_in("default"));
+    let words = ["tenants", "--inventory", "--kubeconfig", path(&kubeconfig)];
+    let shown = run(&words).await;
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for [id, replicas, state] in [
+        ["first", "0", "Ready"],
+        ["second", "0", "Ready"],
+        ["third", "0", "Ready"],
+        ["fourth", "2", "LeftOut"],
+    ] {
+        let lines = shown.out.lines();
+        let mut rows = lines.map(|it| it.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row.get(1) == Some(&id));
+        let found = row.as_deref().and_then(|row| row.get(2..4));
+        assert_eq!(found, Some(&[replicas, state][..]), "{id}: {shown:?}");
+    }
+    assert!(shown.out.contains("wants 2 replicas"), "{shown:?}");
 }
 
 /// The manager of KKP with the same flags finds what it would have made, and so do we after it.

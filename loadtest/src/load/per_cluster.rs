@@ -74,19 +74,25 @@ pub struct PerCluster<'a> {
     folder: TempDir,
 }
 
-impl<'a> PerCluster<'a> {
-    /// Brings the clusters to where such a program expects them, and starts nothing. The default
-    /// profile is named, as the webhook does it there.
-    pub async fn new(fleet: &'a Fleet, definitions: &str) -> anyhow::Result<Self> {
-        for worker in &fleet.workers {
-            let cluster = &worker.server.cluster;
-            cluster.apply_yaml(definitions).context("definitions")?;
-            cluster.apply_yaml(RIGHTS).context("rights")?;
-            let revisions = worker.revisions();
-            for name in &worker.machine_deployments {
-                revisions.name_profile(name, "osp-ubuntu").await?;
-            }
+/// Brings the clusters to where a process for each expects them. The default profile is named, as
+/// the webhook does it there.
+pub(super) async fn prepare(fleet: &Fleet, definitions: &str) -> anyhow::Result<()> {
+    for worker in &fleet.workers {
+        let cluster = &worker.server.cluster;
+        cluster.apply_yaml(definitions).context("definitions")?;
+        cluster.apply_yaml(RIGHTS).context("rights")?;
+        let revisions = worker.revisions();
+        for name in &worker.machine_deployments {
+            revisions.name_profile(name, "osp-ubuntu").await?;
         }
+    }
+    Ok(())
+}
+
+impl<'a> PerCluster<'a> {
+    /// Prepares the clusters, and starts nothing.
+    pub async fn new(fleet: &'a Fleet, definitions: &str) -> anyhow::Result<Self> {
+        prepare(fleet, definitions).await?;
         Ok(Self {
             fleet,
             processes: Vec::new(),

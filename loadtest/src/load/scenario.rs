@@ -7,6 +7,7 @@ mod defaults;
 mod fleet_wide;
 mod generation;
 mod hostile;
+mod kkp;
 mod leaks;
 mod making;
 mod real_workers;
@@ -69,6 +70,8 @@ pub enum Scenario {
     Burst,
     /// One process for each worker cluster, and then one for all.
     SideBySide,
+    /// A KKP seed, whose user clusters nobody registers.
+    Kkp,
 }
 
 impl Scenario {
@@ -97,6 +100,7 @@ impl Scenario {
             Self::RealWorkers => "worker clusters are real ones, five at most",
             Self::Burst => "a burst for one tenant alone, and the same in drop-in mode",
             Self::SideBySide => "one process for each worker cluster, and then one for all",
+            Self::Kkp => "a KKP seed: handed over one by one and all at once, and back",
         }
     }
 
@@ -174,6 +178,7 @@ impl Scenario {
             Self::RealWorkers => Box::pin(real_workers::real_workers(stage, outcome)),
             Self::Burst => Box::pin(burst::burst(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
+            Self::Kkp => Box::pin(kkp::kkp(stage, outcome)),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::commands::{
     AT_ONCE,
     selection::{Selection, registration_of},
 };
+use crate::fleet::discovery::kkp::{SECRET, cluster_in};
 use crate::tenant::report::Removal;
 
 const WHAT: &str = "WorkerCluster";
@@ -68,6 +69,15 @@ pub(super) async fn fetch(
             }
         }
     }
+    if owns.iter().any(is_of_kkp) {
+        for (_, api) in selection.apis::<Secret>(client) {
+            let params = ListParams::default().fields(&format!("metadata.name={SECRET}"));
+            let mut found = pages::all(&api, params).await?.objects;
+            found.retain(|it| !it.labels().contains_key(WORKER_CLUSTER_LABEL));
+            found.retain(|it| owns.iter().any(|own| is_of_kkp(own) && names(own, it)));
+            secrets.extend(found);
+        }
+    }
     let (registered, alone) = pairs(secrets, owns, selection);
     let orphans = stream::iter(alone)
         .map(async |own| {
@@ -82,6 +92,16 @@ pub(super) async fn fetch(
     Ok(Registrations { registered, checks })
 }
 
+/// Returns true if a WorkerCluster is of a user cluster of KKP, whose registration needs no label.
+fn is_of_kkp(own: &WorkerCluster) -> bool {
+    let (namespace, secret) = registration_of(own);
+    secret == SECRET && namespace.is_some_and(|namespace| cluster_in(&namespace).is_some())
+}
+
+fn names(own: &WorkerCluster, secret: &Secret) -> bool {
+    registration_of(own) == (secret.namespace(), secret.name_any())
+}
+
 /// Returns the registrations, each with its WorkerCluster, and the WorkerClusters of none.
 fn pairs(
     secrets: Vec<Secret>,
@@ -90,10 +110,7 @@ fn pairs(
 ) -> (Vec<Registered>, Vec<WorkerCluster>) {
     let mut registered = Vec::new();
     for secret in secrets {
-        let registration = (secret.namespace(), secret.name_any());
-        let found = owns
-            .iter()
-            .position(|own| registration_of(own) == registration);
+        let found = owns.iter().position(|own| names(own, &secret));
         let own = found.map(|index| owns.remove(index));
         if selection.labels.is_none() || own.is_some() {
             registered.push((secret, own));

@@ -12,7 +12,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::blockers::blockers;
-use super::{Answer, Listed, Question, Verdict, full_name, tenant_state::Tenant};
+use super::{
+    Answer, Listed, Question, Verdict, full_name, registrations::registrations,
+    tenant_state::Tenant,
+};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{
@@ -113,15 +116,14 @@ pub async fn explain(
     let client = ClusterClient::management(&question.management)
         .await?
         .client;
-    let label = &question.settings.registration_selector;
-    let registrations = question.selection.registrations(&client, label).await?;
+    let registrations = registrations(&client, question).await?;
     count.begin(registrations.len());
     let explained = stream::iter(&registrations).map(async |registration| {
         let tenant = Box::pin(Tenant::read(&client, question, registration)).await;
         let explained = match &tenant {
             Ok(tenant) => Ok(Box::pin(of_tenant((question, tenant), name)).await?),
             Err(error) => {
-                let namespace = registration.namespace().unwrap_or_default();
+                let namespace = registration.secret.namespace().unwrap_or_default();
                 Err(format!("{namespace}: {}", whole(error.as_ref())))
             }
         };

@@ -25,6 +25,7 @@ use super::{
     },
     Question,
     profiles::profiles,
+    registrations::Registered,
 };
 use crate::api::{
     config::OperatingSystemConfig,
@@ -94,8 +95,9 @@ impl Tenant {
     pub(super) async fn read(
         client: &Client,
         question: &Question,
-        registration: &Secret,
+        registered: &Registered,
     ) -> anyhow::Result<Self> {
+        let registration = &registered.secret;
         let namespace = registration.namespace().unwrap_or_default();
         let settings = &question.settings;
         let id = TenantId::new(&namespace);
@@ -103,6 +105,7 @@ impl Tenant {
         let defaults = &settings.tenant_defaults;
         let (access, worker) = connect(question, &policy, registration)?;
         let worker_cluster = worker_cluster(client, registration).await?;
+        let worker_cluster = registered.served_with(worker_cluster)?;
         let own = worker_cluster.as_ref();
         let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
         let (mut home_client, mut home) = (client, namespace.as_str());

@@ -17,7 +17,7 @@ use futures::{
     stream::{self, BoxStream, FuturesUnordered},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-use kube::{Api, Client, ResourceExt, core::DeserializeGuard};
+use kube::{Api, Client, Resource as _, api::ObjectMeta, core::DeserializeGuard};
 use tokio::{sync::Semaphore, time::sleep};
 
 use self::hints::{Hint, Hints};
@@ -69,44 +69,64 @@ pub enum LeftOut {
     Labelled,
 }
 
-/// A user cluster, as it was read.
+/// KKP's manager of a user cluster.
+#[derive(Debug)]
+pub enum Manager {
+    /// There is no Deployment.
+    None,
+    /// The Deployment cannot be decoded.
+    Undecodable,
+    /// The Deployment.
+    Deployed(Box<Deployment>),
+}
+
+impl Manager {
+    /// Returns the number of replicas that it should have, if that is known.
+    pub fn replicas(&self) -> Option<i32> {
+        match self {
+            Self::None | Self::Undecodable => None,
+            // Kubernetes' default.
+            Self::Deployed(it) => Some(it.spec.as_ref()?.replicas.unwrap_or(1)),
+        }
+    }
+}
+
+/// A user cluster: what is known of its parts.
 #[derive(Debug)]
 pub struct UserCluster {
     /// Its namespace.
     pub namespace: String,
     /// Its manager.
-    pub deployment: Option<DeserializeGuard<Deployment>>,
-    /// Its kubeconfig.
-    pub secret: Option<DeserializeGuard<Secret>>,
+    pub manager: Manager,
+    /// The metadata of the Secret with its kubeconfig.
+    pub secret: Option<ObjectMeta>,
 }
 
 impl UserCluster {
-    /// Returns the registration.
+    /// Returns the settings with which it is served.
     ///
     /// # Errors
     ///
     /// [`LeftOut`] if it is not served.
-    pub fn registration(self, read: &ReadSettings) -> Result<Registration, LeftOut> {
-        let deployment = self.deployment.ok_or(LeftOut::NoManager)?;
-        let deployment = deployment.0.map_err(|_| LeftOut::Undecodable)?;
-        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
-        // Kubernetes' default.
-        let replicas = usize::try_from(replicas.unwrap_or(1)).unwrap_or_default();
+    pub fn settings(&self, read: &ReadSettings) -> Result<Settings, LeftOut> {
+        let deployment = match &self.manager {
+            Manager::None => return Err(LeftOut::NoManager),
+            Manager::Undecodable => return Err(LeftOut::Undecodable),
+            Manager::Deployed(deployment) => deployment,
+        };
+        let replicas = self.manager.replicas().unwrap_or(1);
+        let replicas = usize::try_from(replicas).unwrap_or_default();
         if replicas > 0 {
             return Err(LeftOut::Running(counted(replicas, "replica", "replicas")));
         }
-        let secret = self.secret.ok_or(LeftOut::NoKubeconfig)?;
-        if secret.labels().contains_key(WORKER_CLUSTER_LABEL) {
+        let secret = self.secret.as_ref().ok_or(LeftOut::NoKubeconfig)?;
+        let labels = secret.labels.as_ref();
+        if labels.is_some_and(|labels| labels.contains_key(WORKER_CLUSTER_LABEL)) {
             return Err(LeftOut::Labelled);
         }
-        let settings = match read(&deployment, SECRET) {
+        Ok(match read(deployment, SECRET) {
             Ok(spec) => Settings::Inventory(Arc::new(worker_cluster(&self.namespace, spec))),
             Err(why) => Settings::Unusable(why),
-        };
-        Ok(Registration {
-            inventory: Inventory::Kkp,
-            settings,
-            ..super::registration(secret)
         })
     }
 }
@@ -144,7 +164,7 @@ pub fn discover(
 }
 
 /// What was read, and the number of the read.
-type Read = (u64, UserCluster);
+type Read = (u64, UserCluster, Option<DeserializeGuard<Secret>>);
 
 /// Reads the user clusters that changed.
 struct Finder {
@@ -179,30 +199,42 @@ impl Finder {
 
     fn changed(&mut self, hint: Hint) {
         for namespace in self.hints.changed(hint) {
+            let may_be_registered =
+                self.registered.contains(&namespace) || self.last.contains_key(&namespace);
+            if !may_be_registered && !self.hints.has_both(&namespace) {
+                continue;
+            }
             let last = self.last.entry(namespace.clone()).or_default();
             *last += 1;
             let (number, client) = (*last, self.management.clone());
             let permits = Arc::clone(&self.permits);
             let read = async move {
-                let _permit = permits.acquire_owned().await;
-                (number, user_cluster(&client, namespace).await)
+                let (cluster, secret) = user_cluster(&client, &permits, namespace).await;
+                (number, cluster, secret)
             };
             self.reads.push(read.boxed());
         }
     }
 
-    fn was_read(&mut self, (number, cluster): Read) {
+    fn was_read(&mut self, (number, cluster, secret): Read) {
         let namespace = cluster.namespace.clone();
         if self.last.get(&namespace) != Some(&number) {
             return;
         }
         self.last.remove(&namespace);
-        match cluster.registration(&self.read) {
-            Ok(registration) => {
-                if let Settings::Unusable(why) = &registration.settings {
+        let settings = cluster.settings(&self.read);
+        let settings = settings.and_then(|it| Ok((it, secret.ok_or(LeftOut::NoKubeconfig)?)));
+        match settings {
+            Ok((settings, secret)) => {
+                if let Settings::Unusable(why) = &settings {
                     tracing::warn!(tenant = %namespace, %why, "the settings of KKP cannot be used");
                 }
                 self.registered.insert(namespace);
+                let registration = Registration {
+                    inventory: Inventory::Kkp,
+                    settings,
+                    ..super::registration(secret)
+                };
                 let present = Discovered::Present(Box::new(registration));
                 self.found.push_back(present);
             }
@@ -240,20 +272,33 @@ impl Finder {
 }
 
 /// Reads a user cluster. A failed read is tried again: it says nothing about the cluster.
-async fn user_cluster(management: &Client, namespace: String) -> UserCluster {
+async fn user_cluster(
+    management: &Client,
+    permits: &Semaphore,
+    namespace: String,
+) -> (UserCluster, Option<DeserializeGuard<Secret>>) {
     let deployments: Api<DeserializeGuard<Deployment>> =
         Api::namespaced(management.clone(), &namespace);
     let secrets: Api<DeserializeGuard<Secret>> = Api::namespaced(management.clone(), &namespace);
     let mut delay = RetryDelay::default();
     loop {
+        // Held for one attempt: one that cannot be read keeps no other waiting.
+        let permit = permits.acquire().await;
         let both = tokio::try_join!(deployments.get_opt(DEPLOYMENT), secrets.get_opt(SECRET));
+        drop(permit);
         match both {
             Ok((deployment, secret)) => {
-                return UserCluster {
-                    namespace,
-                    deployment,
-                    secret,
+                let manager = match deployment {
+                    None => Manager::None,
+                    Some(DeserializeGuard(Err(_))) => Manager::Undecodable,
+                    Some(DeserializeGuard(Ok(found))) => Manager::Deployed(Box::new(found)),
                 };
+                let cluster = UserCluster {
+                    namespace,
+                    manager,
+                    secret: secret.as_ref().map(|secret| secret.meta().clone()),
+                };
+                return (cluster, secret);
             }
             Err(error) => tracing::debug!(
                 tenant = %namespace, error = %chain(&error), "cannot read a user cluster"

@@ -7,12 +7,11 @@ use kube::{Api, ResourceExt, api::PostParams};
 use tokio::time::timeout;
 
 use super::{EngageError, Params};
-use crate::api::{
-    condition::ConditionType,
-    reason::Reason,
-    worker_cluster::{Home, WorkerCluster, WorkerClusterSpec},
+use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
+use crate::fleet::{
+    discovery::{Settings, with_settings_of},
+    worker_clusters,
 };
-use crate::fleet::{discovery::Settings, worker_clusters};
 use crate::telemetry::chain::chain;
 
 /// Returns the WorkerCluster. It is created if it does not exist, and updated if the inventory has
@@ -30,6 +29,11 @@ pub(super) async fn find_or_create(params: &Params<'_>) -> Result<Arc<WorkerClus
 /// Returns an error about the registration.
 fn failed(message: String) -> EngageError {
     EngageError::failed(ConditionType::Registered, Reason::NoWorkerCluster, message)
+}
+
+/// Returns an error about the registration that only a change of it ends.
+fn refused(message: String) -> EngageError {
+    EngageError::refused(ConditionType::Registered, Reason::NoWorkerCluster, message)
 }
 
 async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
@@ -54,22 +58,26 @@ async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> 
         (_, Some(deleted)) => worker_clusters::restored(&deleted),
         (Settings::Operator, None) => worker_clusters::with_defaults(&registered.id),
         (Settings::Inventory(derived), None) => derived.as_ref().clone(),
-        (Settings::Unusable(why), None) => return Err(unusable(why)),
+        (Settings::Unusable(why), None) => {
+            let message = format!("the settings in the inventory cannot be used: {why}");
+            return Err(refused(message));
+        }
     };
-    worker_clusters::create(&management, &new)
-        .await
-        .map_err(|error| {
-            failed(format!(
-                "cannot create the WorkerCluster: {}",
-                chain(&error)
-            ))
-        })?;
+    let created = worker_clusters::create(&management, &new).await;
+    created.map_err(|error| {
+        let why = format!("cannot create the WorkerCluster: {}", chain(&error));
+        if is_invalid(&error) {
+            refused(why)
+        } else {
+            failed(why)
+        }
+    })?;
     seen(params, |_| true).await
 }
 
-fn unusable(why: &str) -> EngageError {
-    let message = format!("the settings in the inventory cannot be used: {why}");
-    EngageError::refused(ConditionType::Registered, Reason::SettingsRefused, message)
+/// Returns true if the API server finds the settings invalid, as they stay until they change.
+fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
 }
 
 /// Updates the WorkerCluster if the inventory has other settings for it.
@@ -95,37 +103,23 @@ async fn follow_inventory(
     };
     let name = own.name_any();
     let replaced = api.replace(&name, &PostParams::default(), &updated).await;
-    replaced.map_err(|error| {
-        failed(format!(
-            "cannot update the WorkerCluster with the settings in the inventory: {}",
-            chain(&error)
-        ))
-    })?;
+    match replaced {
+        // What cannot be used changes nothing.
+        Err(error) if is_invalid(&error) => {
+            let why = chain(&error);
+            tracing::warn!(registration = %registered.id, %why, "the settings in the inventory are invalid");
+            return Ok(own);
+        }
+        Err(error) => {
+            return Err(failed(format!(
+                "cannot update the WorkerCluster with the settings in the inventory: {}",
+                chain(&error)
+            )));
+        }
+        Ok(_) => {}
+    }
     tracing::info!(registration = %registered.id, "took over the settings in the inventory");
     seen(params, |found| found.spec == wanted).await
-}
-
-/// Returns the settings of the inventory, with those that the operator decides. A WorkerCluster
-/// whose home is the management cluster is the operator's.
-fn with_settings_of(own: &WorkerClusterSpec, derived: &WorkerClusterSpec) -> WorkerClusterSpec {
-    if own.home == Home::Management {
-        return own.clone();
-    }
-    WorkerClusterSpec {
-        paused: own.paused,
-        on_removal: own.on_removal,
-        confirmed_cluster_uid: own.confirmed_cluster_uid.clone(),
-        profile_annotation: own.profile_annotation,
-        default_profiles: own.default_profiles,
-        default_profile_names: own.default_profile_names.clone(),
-        adoption: own.adoption,
-        rollout: own.rollout,
-        kubelet_feature_gates_from_annotations: own.kubelet_feature_gates_from_annotations,
-        node_credentials: own.node_credentials,
-        stored_config: own.stored_config,
-        variables: own.variables.clone(),
-        ..derived.clone()
-    }
 }
 
 /// Waits until the watch has the WorkerCluster as it should be.
@@ -146,33 +140,5 @@ async fn seen(
         _ => Err(failed(
             "the WorkerCluster that was written is not seen yet".to_owned(),
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_operator_keeps_what_the_inventory_does_not_say() {
-        let own = WorkerClusterSpec {
-            home: Home::Worker,
-            paused: true,
-            pause_image: Some("old".to_owned()),
-            ..WorkerClusterSpec::default()
-        };
-        let derived = WorkerClusterSpec {
-            home: Home::Worker,
-            pause_image: Some("new".to_owned()),
-            ..WorkerClusterSpec::default()
-        };
-        let followed = with_settings_of(&own, &derived);
-        assert!(followed.paused);
-        assert_eq!(followed.pause_image.as_deref(), Some("new"));
-        let elsewhere = WorkerClusterSpec {
-            home: Home::Management,
-            ..own
-        };
-        assert_eq!(with_settings_of(&elsewhere, &derived), elsewhere);
     }
 }

@@ -15,6 +15,7 @@ use crate::api::{
         WorkerClusterSpec,
     },
 };
+use crate::telemetry::chain::chain;
 use crate::tenant::mode::NamespacedName;
 
 const PROGRAM: &str = "osm-controller";
@@ -23,7 +24,7 @@ const WRAPPED: &str = "-command";
 
 /// The reason why the settings of a Deployment cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum NotUsable {
+enum NotUsable {
     /// The manager is not there.
     #[error("no container runs {PROGRAM}")]
     NoManager,
@@ -60,9 +61,10 @@ struct Wrapped {
 ///
 /// # Errors
 ///
-/// It runs none, or one whose settings are not all in its command line.
-pub fn spec_of(deployment: &Deployment, secret: &str) -> Result<WorkerClusterSpec, NotUsable> {
-    Ok(spec(settings_of(deployment)?, secret))
+/// It runs none, or one whose settings are not all in its command line. The text is for operators.
+pub fn spec_of(deployment: &Deployment, secret: &str) -> Result<WorkerClusterSpec, String> {
+    let settings = settings_of(deployment).map_err(|error| chain(&error).to_string())?;
+    Ok(spec(settings, secret))
 }
 
 fn settings_of(deployment: &Deployment) -> Result<DropInSettings, NotUsable> {

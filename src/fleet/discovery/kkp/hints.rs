@@ -64,7 +64,14 @@ impl Hints {
         self.listed.len() == self.lists
     }
 
-    /// Returns the namespaces of the clusters to read.
+    /// Returns true if a namespace has both parts.
+    pub(super) fn has_both(&self, namespace: &str) -> bool {
+        let parts = [Part::Deployment, Part::Secret];
+        let has = |part| self.seen.contains_key(&(part, namespace.to_owned()));
+        parts.into_iter().all(has)
+    }
+
+    /// Returns the namespaces of the clusters that have changed.
     pub(super) fn changed(&mut self, hint: Hint) -> Vec<String> {
         match hint {
             Hint::Seen(part, namespace, version) => {

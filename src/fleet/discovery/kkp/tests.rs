@@ -176,3 +176,16 @@ async fn one_with_the_label_is_the_operators() {
     ]);
     assert_eq!(seed.next().await, "0 in all");
 }
+
+/// Who may make such Secrets costs the seed two lists.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_secrets_without_a_manager_cost_no_read() {
+    let secrets = (0..3_000).map(|it| a_secret(&format!("cluster-{it}"), &json!({})));
+    let mut objects: Vec<Value> = secrets.collect();
+    objects.push(a_deployment("cluster-7", 0, "one"));
+    let mut seed = Seed::with(&objects);
+    assert_eq!(seed.next().await, format!("cluster-7/{SECRET}: one"));
+    assert_eq!(seed.next().await, "1 in all");
+    let gets = |it: &fake_cluster::AuditEntry| it.verb == Verb::Get;
+    assert_eq!(seed.cluster.count_requests(gets), 2);
+}

@@ -1,0 +1,281 @@
+//! A KKP seed. Its user clusters have what KKP makes for them, and nobody registers them: they are
+//! handed over by the replicas of their managers, one by one and all at once. Then all certificates
+//! are renewed, and a tenth goes back and comes again.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fake_cluster::{AuditEntry, User, Verb, object};
+use serde_json::{Value, json};
+use tokio::time::{Instant, interval};
+
+use super::leaks::CALM;
+use crate::load::{
+    fleet::{ACCOUNT, Fleet, KUBE_SYSTEM, Worker},
+    latency::Latencies,
+    outcome::{Figure, Outcome, count, float},
+    per_cluster::prepare,
+    requests::Requests,
+    served,
+    stage::Stage,
+};
+
+/// The manager's rights in a seed.
+const ROLE: &str = include_str!("../../../../manifests/kustomize/kkp-seed/rbac.yaml");
+/// User clusters that are handed over one by one.
+const ONE_BY_ONE: usize = 100;
+/// The time between two of them.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Each tenth goes back.
+const BACK: usize = 10;
+
+/// Replicas of KKP's manager.
+#[derive(Clone, Copy)]
+enum Replicas {
+    /// KKP's manager serves the cluster.
+    One,
+    /// We do.
+    None,
+}
+
+pub async fn kkp(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let seed = &stage.fleet.management.cluster;
+    seed.apply_yaml(ROLE).context("the role in a seed")?;
+    prepare(&stage.fleet, &stage.definitions).await?;
+    for worker in &stage.fleet.workers {
+        has_cluster(&stage.fleet, worker)?;
+        has_kubeconfig(&stage.fleet, (worker, 0))?;
+        scale(&stage.fleet, worker, Replicas::One)?;
+    }
+    stage.start_with("", &["--inventory=kkp"]).await?;
+    stage.settle().await?;
+    let empty = stage.sample().await?;
+    outcome.add_sample("0 nothing handed over", empty);
+    let first = one_by_one(stage).await?;
+    let others = all_at_once(stage).await?;
+    outcome.figures.extend([
+        Figure::new("handed over to engaged, p50", first.p50, "ms").wanted(250.0, 50.0),
+        Figure::new("handed over to engaged, p99", first.p99, "ms").wanted(1000.0, 200.0),
+        Figure::new("all others at once, engaged", others.max / 1000.0, "s").wanted(30.0, 15.0),
+    ]);
+    outcome.add_latencies("0 one by one", first);
+    outcome.add_latencies("1 all others at once", others);
+    stage.settle().await?;
+    stage.rest(CALM).await?;
+    outcome.add_requests("0 served", Requests::take(&stage.fleet));
+    stage.rest(stage.params.window).await?;
+    let rested = stage.sample().await?;
+    outcome.add_sample("1 served", rested);
+    let tenants = count(stage.params.tenants);
+    let per_tenant = (float(rested.resident_kib) - float(empty.resident_kib)) / tenants;
+    outcome
+        .figures
+        .push(Figure::new("memory per tenant", per_tenant, "KiB").wanted(512.0, 256.0));
+    let rest = Requests::take(&stage.fleet);
+    let figure = Figure::new("writes at rest", besides_leases(&rest), "");
+    outcome.figures.push(figure.wanted(0.0, 0.0));
+    outcome.add_requests("1 at rest", rest);
+    renewed(stage, outcome).await?;
+    back_and_forth(stage, outcome).await
+}
+
+/// Some are handed over one after the other.
+async fn one_by_one(stage: &mut Stage) -> anyhow::Result<Latencies> {
+    let few = ONE_BY_ONE.min(stage.params.tenants.div_ceil(2));
+    let mut ticks = interval(INTERVAL);
+    let mut begun = Vec::new();
+    for worker in stage.fleet.workers.iter().take(few) {
+        ticks.tick().await;
+        begun.push(Instant::now());
+        scale(&stage.fleet, worker, Replicas::None)?;
+    }
+    let of = 0..few;
+    until_engaged(stage, of.clone()).await?;
+    engaged(stage, of, begun)
+}
+
+/// All others are handed over at once.
+async fn all_at_once(stage: &mut Stage) -> anyhow::Result<Latencies> {
+    let few = ONE_BY_ONE.min(stage.params.tenants.div_ceil(2));
+    let begun = Instant::now();
+    for worker in stage.fleet.workers.iter().skip(few) {
+        scale(&stage.fleet, worker, Replicas::None)?;
+    }
+    let of = few..stage.params.tenants;
+    until_engaged(stage, of.clone()).await?;
+    stage.until_all_served(1).await?;
+    let begun = vec![begun; of.len()];
+    engaged(stage, of, begun)
+}
+
+async fn until_engaged(stage: &mut Stage, of: std::ops::Range<usize>) -> anyhow::Result<()> {
+    let (skip, take) = (of.start, of.len());
+    let are_engaged = |fleet: &Fleet| {
+        let mut workers = fleet.workers.iter().skip(skip).take(take);
+        workers.all(|it| it.server.cluster.count_requests(served::engages) > 0)
+    };
+    stage.until("they are engaged", are_engaged).await
+}
+
+fn engaged(
+    stage: &Stage,
+    of: std::ops::Range<usize>,
+    begun: Vec<Instant>,
+) -> anyhow::Result<Latencies> {
+    let workers = stage.fleet.workers.iter().skip(of.start).take(of.len());
+    let mut durations = Vec::new();
+    for (worker, begun) in workers.zip(begun) {
+        let engaged = served::engaged(&worker.server.cluster.audit());
+        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
+        durations.push(engaged.duration_since(begun));
+    }
+    Latencies::of(durations)
+}
+
+/// KKP renews the certificate of every cluster.
+async fn renewed(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    for worker in &stage.fleet.workers {
+        has_kubeconfig(&stage.fleet, (worker, 1))?;
+    }
+    let are_watched = |fleet: &Fleet| {
+        let mut workers = fleet.workers.iter();
+        workers.all(|it| it.server.cluster.count_requests(watches_secrets) > 0)
+    };
+    stage.until("all are watched again", are_watched).await?;
+    let took = begun.elapsed().as_secs_f64();
+    stage.settle().await?;
+    let requests = Requests::take(&stage.fleet);
+    let writes = of_workers(&requests);
+    outcome.figures.extend([
+        Figure::new("all certificates renewed, watched again", took, "s"),
+        Figure::new("writes to user clusters by a renewal", writes, "").wanted(0.0, 0.0),
+    ]);
+    outcome.add_requests("2 renewed", requests);
+    Ok(())
+}
+
+/// A tenth is given back to KKP, and handed over again.
+async fn back_and_forth(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    for worker in stage.fleet.workers.iter().step_by(BACK) {
+        scale(&stage.fleet, worker, Replicas::One)?;
+    }
+    let are_free = |fleet: &Fleet| fleet.workers.iter().step_by(BACK).all(is_free);
+    stage.until("their Leases are free", are_free).await?;
+    let freed = begun.elapsed().as_secs_f64();
+    stage.settle().await?;
+    let begun = Instant::now();
+    for worker in stage.fleet.workers.iter().step_by(BACK) {
+        scale(&stage.fleet, worker, Replicas::None)?;
+    }
+    let are_held = |fleet: &Fleet| !fleet.workers.iter().step_by(BACK).any(is_free);
+    stage.until("their Leases are held", are_held).await?;
+    let taken = begun.elapsed().as_secs_f64();
+    stage.settle().await?;
+    let requests = Requests::take(&stage.fleet);
+    outcome.figures.extend([
+        Figure::new("a tenth given back", freed, "s"),
+        Figure::new("a tenth handed over again", taken, "s"),
+        Figure::new("writes to user clusters by that", of_workers(&requests), "").wanted(0.0, 0.0),
+    ]);
+    outcome.add_requests("3 back and forth", requests);
+    Ok(())
+}
+
+/// The writes to user clusters, besides those of Leases.
+fn of_workers(requests: &Requests) -> f64 {
+    let writes = ["create", "update", "patch", "delete"];
+    let is_write = |kind: &str| {
+        let mut words = kind.split(' ');
+        let (side, verb) = (words.next(), words.next().unwrap_or_default());
+        side == Some("worker") && writes.contains(&verb) && words.next() != Some("leases")
+    };
+    let kinds = requests.by_kind.iter();
+    float(
+        kinds
+            .filter(|(kind, _)| is_write(kind))
+            .map(|(_, count)| count)
+            .sum(),
+    )
+}
+
+/// All writes, besides those of Leases.
+fn besides_leases(requests: &Requests) -> f64 {
+    let leases = requests.by_kind.get("worker update leases");
+    float(
+        requests
+            .writes
+            .saturating_sub(leases.copied().unwrap_or_default()),
+    )
+}
+
+fn watches_secrets(request: &AuditEntry) -> bool {
+    request.verb == Verb::Watch && request.target.resource == "secrets"
+}
+
+fn is_free(worker: &Worker) -> bool {
+    let lease = object("leases", KUBE_SYSTEM, ACCOUNT);
+    let lease = worker.server.cluster.get(lease);
+    let holder = lease
+        .as_ref()
+        .and_then(|it| it.pointer("/spec/holderIdentity"));
+    holder.and_then(Value::as_str).is_none_or(str::is_empty)
+}
+
+fn namespace(worker: &Worker) -> String {
+    format!("cluster-{}", worker.tenant)
+}
+
+fn has_cluster(fleet: &Fleet, worker: &Worker) -> anyhow::Result<()> {
+    fleet.management.put(json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace(worker) },
+    }))
+}
+
+/// The kubeconfig that KKP keeps, with the certificate of a turn.
+fn has_kubeconfig(fleet: &Fleet, (worker, turn): (&Worker, usize)) -> anyhow::Result<()> {
+    let user = User::service_account(KUBE_SYSTEM, ACCOUNT).in_group(&format!("turn-{turn}"));
+    let kubeconfig = worker.server.front.kubeconfig(&user);
+    fleet.management.put(json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {
+            "name": "operatingsystemmanager-kubeconfig", "namespace": namespace(worker),
+        },
+        "data": { "kubeconfig": STANDARD.encode(kubeconfig) },
+    }))
+}
+
+/// KKP's Deployment with a number of replicas.
+fn scale(fleet: &Fleet, worker: &Worker, replicas: Replicas) -> anyhow::Result<()> {
+    // The generation is another one with each change.
+    let (replicas, generation) = match replicas {
+        Replicas::One => (1, 1),
+        Replicas::None => (0, 2),
+    };
+    let line = json!({
+        "command": "/usr/local/bin/osm-controller",
+        "args": [
+            "-kubeconfig", "/etc/kubernetes/kubeconfig/kubeconfig", "-namespace", "kube-system",
+            "-cluster-dns", "169.254.20.10", "-container-runtime", "containerd",
+        ],
+    });
+    let container = json!({
+        "name": ACCOUNT, "command": ["/http-prober-bin/http-prober"],
+        "args": ["-endpoint", "https://api/healthz", "-command", line.to_string()],
+    });
+    fleet.management.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "name": ACCOUNT, "namespace": namespace(worker), "generation": generation,
+        },
+        "spec": {
+            "replicas": replicas, "selector": { "matchLabels": { "app": ACCOUNT } },
+            "template": {
+                "metadata": { "labels": { "app": ACCOUNT } },
+                "spec": { "containers": [container] },
+            },
+        },
+    }))
+}
