@@ -16,8 +16,8 @@ pub(super) const MACHINE_DEPLOYMENTS: &str = "machinedeployments";
 pub(super) const SECRETS: &str = "secrets";
 const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
-/// What the annotations of a Secret take.
-const SECRET_BYTES: usize = 8 << 10;
+/// What a long annotation takes.
+const ANNOTATION_BYTES: usize = 8 << 10;
 
 pub(super) fn on_list(attacker: &Worker, chunks: Chunks) {
     let lists = Matcher::on(&[Verb::List], MACHINE_DEPLOYMENTS);
@@ -99,7 +99,12 @@ pub(super) fn managed_fields() -> anyhow::Result<Chunks> {
 /// A watch that sends a machine deployment that changes without end.
 pub(super) fn endless_events() -> anyhow::Result<Chunks> {
     let one = template()?.replace(&format!("-{NUMBER}"), "-0");
-    Ok(endless(&one))
+    // A busy machine sends few events a second: they are long.
+    let long = format!(
+        "\"annotations\":{{\"long\":\"{}\",",
+        "a".repeat(ANNOTATION_BYTES)
+    );
+    Ok(endless(&one.replacen("\"annotations\":{", &long, 1)))
 }
 
 /// A watch that sends new machine deployments without end.
@@ -114,7 +119,7 @@ pub(super) fn endless_secrets() -> Chunks {
         "metadata": {
             "name": format!("secret-{NUMBER}"), "namespace": "cloud-init-settings",
             "uid": format!("uid-{NUMBER}"), "resourceVersion": NUMBER,
-            "annotations": { "long": "a".repeat(SECRET_BYTES) },
+            "annotations": { "long": "a".repeat(ANNOTATION_BYTES) },
         },
     });
     endless(&secret.to_string())
