@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
 use crate::suite::administrator::{create, get, list, merge};
@@ -18,7 +19,7 @@ use crate::suite::fixtures::{a_machine_deployment, with_annotation};
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
 use crate::suite::server::Server;
-use crate::suite::stage::{Stage, Tenant, WORKER, message};
+use crate::suite::stage::{Stage, Tenant, WORKER, entries, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
@@ -84,6 +85,15 @@ pub async fn a_user_cluster_of_kkp_goes_back_and_forth_without_a_write(world: &'
     let ready = ("Ready", "True", "Ready");
     tenant.says_of(CLUSTER, ready).await;
     every_profile_stands_as_it_was_meant(&home).await;
+    // `Ready` may be from before it was served.
+    let is_current = |found: &WorkerCluster| entries(found).iter().any(|it| it.reason == "Current");
+    wait::for_object(
+        &tenant.worker_clusters(),
+        CLUSTER,
+        "it is current",
+        is_current,
+    )
+    .await;
     the_commands_look_there(&stage, &tenant).await;
     let here = (
         list(&tenant.profiles()).await,
