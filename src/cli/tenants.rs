@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -30,23 +30,9 @@ pub(super) struct TenantsFlags {
     /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
-    /// Show all clusters that an inventory has, and why some are not served
-    #[arg(
-        long,
-        value_enum,
-        value_name = "INVENTORY",
-        num_args = 0..=1,
-        default_missing_value = "kkp",
-        conflicts_with_all = ["watch", "selector"]
-    )]
-    inventory: Option<Listed>,
-}
-
-/// An inventory of clusters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Listed {
-    /// The user clusters of a KKP seed
-    Kkp,
+    /// Show all user clusters of a KKP seed, and why some are not served
+    #[arg(long, conflicts_with_all = ["watch", "selector"])]
+    inventory: bool,
 }
 
 const COLUMNS: [&str; 11] = [
@@ -62,7 +48,7 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let output = flags.output;
-    if let Some(Listed::Kkp) = flags.inventory {
+    if flags.inventory {
         let rows = runtime.block_on(inventory::kkp(&source, &selection))?;
         return print_inventory(output, &rows);
     }

@@ -1,7 +1,7 @@
 //! What the clusters of a KKP seed need to be served from here: for each Deployment of an
 //! operating-system-manager, a WorkerCluster with the same settings.
 
-use kube::Client;
+use std::sync::Arc;
 
 use super::{
     cluster_client::{ClusterClient, KubeconfigSource},
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::api::worker_cluster::WorkerCluster;
 pub use crate::fleet::discovery::kkp::SECRET;
-use crate::fleet::discovery::kkp::{self, DEPLOYMENT, Manager, cluster_in};
+use crate::fleet::discovery::kkp::{DEPLOYMENT, ReadSettings, cluster_in};
 use crate::settings::drop_in::deployed::spec_of;
 
 /// A user cluster.
@@ -36,36 +36,21 @@ pub async fn user_clusters(
     ids: &[String],
 ) -> anyhow::Result<Vec<UserCluster>> {
     let seed = ClusterClient::management(source).await?;
-    let mut clusters = user_clusters_in(&seed.client, &Selection::default()).await?;
+    let managers = inventory::managers(&seed.client, &Selection::default()).await?;
+    let read: ReadSettings = Arc::new(spec_of);
+    let clusters = managers.into_iter().filter_map(|(namespace, manager)| {
+        Some(UserCluster {
+            id: cluster_in(&namespace)?.to_owned(),
+            replicas: manager.replicas().unwrap_or_default(),
+            worker_cluster: manager.worker_cluster(&namespace, &read),
+            namespace,
+        })
+    });
+    let mut clusters: Vec<UserCluster> = clusters.collect();
     clusters.retain(|it| ids.is_empty() || ids.contains(&it.id));
     for id in ids {
         let is_there = clusters.iter().any(|it| it.id == *id);
         anyhow::ensure!(is_there, "user cluster {id} has no Deployment {DEPLOYMENT}");
     }
     Ok(clusters)
-}
-
-/// Returns the user clusters in these namespaces that have a Deployment, in the order of their
-/// names.
-pub(super) async fn user_clusters_in(
-    client: &Client,
-    selection: &Selection,
-) -> anyhow::Result<Vec<UserCluster>> {
-    let found = inventory::user_clusters(client, selection).await?;
-    Ok(found.into_values().filter_map(user_cluster).collect())
-}
-
-fn user_cluster(found: kkp::UserCluster) -> Option<UserCluster> {
-    let replicas = found.manager.replicas();
-    let spec = match &found.manager {
-        Manager::None => return None,
-        Manager::Undecodable => Err("its Deployment cannot be decoded".to_owned()),
-        Manager::Deployed(deployment) => spec_of(deployment, SECRET),
-    };
-    Some(UserCluster {
-        id: cluster_in(&found.namespace)?.to_owned(),
-        replicas: replicas.unwrap_or_default(),
-        worker_cluster: spec.map(|spec| kkp::worker_cluster(&found.namespace, spec)),
-        namespace: found.namespace,
-    })
 }

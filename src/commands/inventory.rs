@@ -1,15 +1,12 @@
 //! What an inventory has, and which of it is served. Reads no kubeconfig, and sends no request to
 //! worker clusters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, ObjectMeta},
-};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use super::{
@@ -55,54 +52,70 @@ pub async fn kkp(source: &KubeconfigSource, selection: &Selection) -> anyhow::Re
         .map(|row| (row.tenant.as_str(), row))
         .collect();
     let read: ReadSettings = Arc::new(spec_of);
-    let rows = clusters.into_values().filter_map(|cluster| {
+    let rows = clusters.into_iter().filter_map(|cluster| {
         let state = states.get(cluster.namespace.as_str()).copied();
         row(cluster, state, &read)
     });
     Ok(rows.collect())
 }
 
-/// Returns the user clusters in these namespaces, by their namespaces.
-pub(super) async fn user_clusters(
+/// Returns KKP's managers in these namespaces, by the namespaces of their user clusters.
+pub(super) async fn managers(
     client: &Client,
     selection: &Selection,
-) -> anyhow::Result<BTreeMap<String, UserCluster>> {
-    let mut clusters = BTreeMap::new();
-    for (limit, deployments) in selection.apis::<Deployment>(client) {
-        let named = |name| ListParams::default().fields(&format!("metadata.name={name}"));
+) -> anyhow::Result<BTreeMap<String, Manager>> {
+    let mut managers = BTreeMap::new();
+    for (_, deployments) in selection.apis::<Deployment>(client) {
         let listed = pages::all(&deployments, named(DEPLOYMENT)).await;
         let listed = listed.context("cannot list Deployments")?;
+        let undecodable = listed.unreadable.into_iter();
+        let undecodable = undecodable.map(|found| (found.namespace, Manager::Undecodable));
+        let deployed = listed.objects.into_iter();
+        let deployed = deployed.map(|it| (it.namespace(), Manager::Deployed(Box::new(it))));
+        let all = undecodable.chain(deployed);
+        managers.extend(all.filter_map(|(namespace, manager)| Some((namespace?, manager))));
+    }
+    managers.retain(|namespace, _| cluster_in(namespace).is_some());
+    Ok(managers)
+}
+
+async fn user_clusters(client: &Client, selection: &Selection) -> anyhow::Result<Vec<UserCluster>> {
+    let mut managers = managers(client, selection).await?;
+    let mut clusters = Vec::new();
+    for (limit, _) in selection.apis::<Secret>(client) {
         let secrets: Api<Secret> = match &limit {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
-        let secrets = secrets.list_metadata(&named(SECRET)).await;
-        let secrets = secrets.context("cannot list the names of Secrets")?;
-        let of = |metadata: &ObjectMeta| metadata.namespace.clone().unwrap_or_default();
-        let mut kubeconfigs: BTreeMap<_, _> = secrets
-            .items
-            .into_iter()
-            .map(|found| (of(&found.metadata), found.metadata))
-            .collect();
-        let undecodable = listed.unreadable.iter();
-        let undecodable = undecodable.map(|found| (of(found), Manager::Undecodable));
-        let deployed = listed.objects.into_iter().map(|found| {
-            let namespace = found.namespace().unwrap_or_default();
-            (namespace, Manager::Deployed(Box::new(found)))
-        });
-        let mut managers: BTreeMap<_, _> = undecodable.chain(deployed).collect();
-        let namespaces: BTreeSet<String> =
-            managers.keys().chain(kubeconfigs.keys()).cloned().collect();
-        for namespace in namespaces {
-            let cluster = UserCluster {
-                manager: managers.remove(&namespace).unwrap_or(Manager::None),
-                secret: kubeconfigs.remove(&namespace),
-                namespace: namespace.clone(),
-            };
-            clusters.insert(namespace, cluster);
+        let listed = secrets.list_metadata(&named(SECRET)).await;
+        let listed = listed.context("cannot list the names of Secrets")?;
+        for secret in listed.items {
+            let namespace = secret.namespace().unwrap_or_default();
+            if cluster_in(&namespace).is_some() {
+                clusters.push(UserCluster {
+                    manager: managers.remove(&namespace).unwrap_or(Manager::None),
+                    secret: Some(secret.metadata),
+                    namespace,
+                });
+            }
         }
     }
+    clusters.extend(
+        managers
+            .into_iter()
+            .map(|(namespace, manager)| UserCluster {
+                namespace,
+                manager,
+                secret: None,
+            }),
+    );
+    clusters.sort_by(|a, b| a.namespace.cmp(&b.namespace));
     Ok(clusters)
+}
+
+/// Selects the objects of this name.
+pub(super) fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
 }
 
 fn row(cluster: UserCluster, served: Option<&tenants::Row>, read: &ReadSettings) -> Option<Row> {

@@ -135,8 +135,13 @@ pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'st
 }
 
 /// Fields with a value that no machine can use, and a part of what is said about it.
-fn unusable() -> [(&'static str, Value, &'static str); 15] {
+fn unusable() -> [(&'static str, Value, &'static str); 16] {
     [
+        (
+            "registryCredentialsSecretRef",
+            json!({ "name": "registries", "namespace": "kube-system" }),
+            "needs home: Worker",
+        ),
         (
             "clusterDNS",
             json!(["10.0.0.10", "x"]),

@@ -5,8 +5,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
+use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use osm::api::names::{DerivedNames, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
@@ -14,7 +15,9 @@ use crate::suite::administrator::{create, delete, get, list, merge};
 use crate::suite::audit::told;
 use crate::suite::commands::{a_file, path, run};
 use crate::suite::drop_in::{Controller, Way, a_cluster, made, refused};
-use crate::suite::fixtures::{a_machine_deployment, the_last_lease, with_annotation};
+use crate::suite::fixtures::{
+    a_machine_deployment, a_secret, config_text, the_last_lease, with_annotation,
+};
 use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
@@ -25,6 +28,15 @@ use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 /// What KKP calls the Deployment.
 const DEPLOYMENT: &str = "operating-system-manager";
+
+/// The password for a registry, and the flags that only the second manager has.
+const PASSWORD: &str = "the-password-of-a-registry";
+const SECOND: &[&str] = &[
+    "-pause-image",
+    "registry.example/pause:second",
+    "-node-registry-credentials-secret",
+    "kube-system/registries",
+];
 
 /// A seed with the permissions that its operator grants, and no others.
 struct Seed {
@@ -88,6 +100,13 @@ impl Seed {
     }
 }
 
+/// KKP's credentials for registries, where the second manager's flag says.
+async fn has_registry_credentials(cluster: &Server) {
+    let secrets: Api<Secret> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let login = json!({ "username": "robot", "password": PASSWORD }).to_string();
+    create(&secrets, &a_secret("registries", ("docker.io", &login))).await;
+}
+
 async fn has_machines(cluster: &Server) {
     let all: Api<MachineDeployment> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
     let named = with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
@@ -101,7 +120,8 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
         a_cluster(world, "user-first").await,
         a_cluster(world, "user-second").await,
     );
-    let another = [LINE, &["-pause-image", "registry.example/pause:second"]].concat();
+    let another = [LINE, SECOND].concat();
+    has_registry_credentials(&second).await;
     seed.has("first", &first, (0, LINE)).await;
     seed.has("second", &second, (1, &another)).await;
     let manager = seed.manager().await;
@@ -125,6 +145,10 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
     seed.says("second", ready).await;
     seed.says("third", ready).await;
     made(&second, "1").await;
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(second.admin().await, KUBE_SYSTEM);
+    let config = get(&configs, &DerivedNames::new(KUBE_SYSTEM, "workers").config).await;
+    let has_login = config_text(&config).contains(PASSWORD);
+    assert!(has_login, "KKP's credentials are used");
 
     is_listed(&seed).await;
     there_and_back(&seed, &first).await;

@@ -16,6 +16,7 @@ use crate::api::{
 use crate::client::pages;
 use crate::commands::{
     AT_ONCE,
+    inventory::named as named_in_seed,
     selection::{Selection, registration_of},
 };
 use crate::fleet::discovery::kkp::{SECRET, cluster_in};
@@ -71,8 +72,7 @@ pub(super) async fn fetch(
     }
     if owns.iter().any(is_of_kkp) {
         for (_, api) in selection.apis::<Secret>(client) {
-            let params = ListParams::default().fields(&format!("metadata.name={SECRET}"));
-            let mut found = pages::all(&api, params).await?.objects;
+            let mut found = pages::all(&api, named_in_seed(SECRET)).await?.objects;
             found.retain(|it| !it.labels().contains_key(WORKER_CLUSTER_LABEL));
             found.retain(|it| owns.iter().any(|own| is_of_kkp(own) && names(own, it)));
             secrets.extend(found);

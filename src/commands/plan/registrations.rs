@@ -1,17 +1,21 @@
 //! The registrations that a plan is about. The user clusters of a KKP seed are among them before
 //! they are handed over, so that a plan says what would be written then.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt};
 
 use super::Question;
 use crate::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
 use crate::client::pages;
-use crate::commands::{adopt_kkp, selection::bare_secret};
-use crate::fleet::discovery::{kkp::SECRET, with_settings_of};
+use crate::commands::{inventory, selection::bare_secret};
+use crate::fleet::discovery::{
+    kkp::{ReadSettings, SECRET},
+    with_settings_of,
+};
+use crate::settings::drop_in::deployed::spec_of;
 use crate::tenant::inventory::Inventory;
 
 /// A registration.
@@ -75,25 +79,21 @@ pub(super) async fn registrations(
 }
 
 async fn of_kkp(client: &Client, question: &Question) -> anyhow::Result<Vec<Registered>> {
-    let clusters = adopt_kkp::user_clusters_in(client, &question.selection).await?;
-    let mut derived: BTreeMap<String, _> = clusters
-        .into_iter()
-        .map(|cluster| (cluster.namespace, cluster.worker_cluster))
-        .collect();
+    let mut managers = inventory::managers(client, &question.selection).await?;
+    let read: ReadSettings = Arc::new(spec_of);
     let mut all = Vec::new();
     for (_, secrets) in question.selection.apis::<Secret>(client) {
-        let named = ListParams::default().fields(&format!("metadata.name={SECRET}"));
-        let listed = pages::all(&secrets, named).await;
+        let listed = pages::all(&secrets, inventory::named(SECRET)).await;
         let listed = listed.context("cannot list the kubeconfigs of KKP")?;
         for secret in listed.into_all(bare_secret) {
             let namespace = secret.namespace().unwrap_or_default();
             if secret.labels().contains_key(WORKER_CLUSTER_LABEL) {
                 continue;
             }
-            if let Some(derived) = derived.remove(&namespace) {
+            if let Some(manager) = managers.remove(&namespace) {
                 all.push(Registered {
                     secret,
-                    derived: Some(derived),
+                    derived: Some(manager.worker_cluster(&namespace, &read)),
                 });
             }
         }

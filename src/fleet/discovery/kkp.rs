@@ -55,9 +55,6 @@ pub enum LeftOut {
     /// KKP runs no manager for it.
     #[error("it has no Deployment {DEPLOYMENT}")]
     NoManager,
-    /// The Deployment cannot be read.
-    #[error("its Deployment {DEPLOYMENT} cannot be decoded")]
-    Undecodable,
     /// KKP's manager serves it.
     #[error("its Deployment {DEPLOYMENT} wants {0}")]
     Running(String),
@@ -74,7 +71,8 @@ pub enum LeftOut {
 pub enum Manager {
     /// There is no Deployment.
     None,
-    /// The Deployment cannot be decoded.
+    /// The Deployment cannot be decoded. Nothing is concluded from that: a cluster that is served
+    /// stays so, and the Lease keeps KKP's manager and ours apart.
     Undecodable,
     /// The Deployment.
     Deployed(Box<Deployment>),
@@ -88,6 +86,29 @@ impl Manager {
             // Kubernetes' default.
             Self::Deployed(it) => Some(it.spec.as_ref()?.replicas.unwrap_or(1)),
         }
+    }
+
+    /// Returns the WorkerCluster with its settings, under KKP's name of the user cluster in this
+    /// namespace.
+    ///
+    /// # Errors
+    ///
+    /// Why the settings cannot be used. The text is for operators.
+    pub fn worker_cluster(
+        &self,
+        namespace: &str,
+        read: &ReadSettings,
+    ) -> Result<WorkerCluster, String> {
+        let spec = match self {
+            Self::None => return Err(LeftOut::NoManager.to_string()),
+            Self::Undecodable => {
+                return Err(format!("its Deployment {DEPLOYMENT} cannot be decoded"));
+            }
+            Self::Deployed(deployment) => read(deployment, SECRET)?,
+        };
+        let mut derived = WorkerCluster::new(cluster_in(namespace).unwrap_or(namespace), spec);
+        derived.metadata.namespace = Some(namespace.to_owned());
+        Ok(derived)
     }
 }
 
@@ -109,12 +130,11 @@ impl UserCluster {
     ///
     /// [`LeftOut`] if it is not served.
     pub fn settings(&self, read: &ReadSettings) -> Result<Settings, LeftOut> {
-        let deployment = match &self.manager {
+        let replicas = match &self.manager {
             Manager::None => return Err(LeftOut::NoManager),
-            Manager::Undecodable => return Err(LeftOut::Undecodable),
-            Manager::Deployed(deployment) => deployment,
+            Manager::Undecodable => 0,
+            Manager::Deployed(_) => self.manager.replicas().unwrap_or(1),
         };
-        let replicas = self.manager.replicas().unwrap_or(1);
         let replicas = usize::try_from(replicas).unwrap_or_default();
         if replicas > 0 {
             return Err(LeftOut::Running(counted(replicas, "replica", "replicas")));
@@ -124,19 +144,11 @@ impl UserCluster {
         if labels.is_some_and(|labels| labels.contains_key(WORKER_CLUSTER_LABEL)) {
             return Err(LeftOut::Labelled);
         }
-        Ok(match read(deployment, SECRET) {
-            Ok(spec) => Settings::Inventory(Arc::new(worker_cluster(&self.namespace, spec))),
+        Ok(match self.manager.worker_cluster(&self.namespace, read) {
+            Ok(derived) => Settings::Inventory(Arc::new(derived)),
             Err(why) => Settings::Unusable(why),
         })
     }
-}
-
-/// Returns the WorkerCluster of a user cluster, with KKP's name.
-pub fn worker_cluster(namespace: &str, spec: WorkerClusterSpec) -> WorkerCluster {
-    let name = cluster_in(namespace).unwrap_or(namespace);
-    let mut worker_cluster = WorkerCluster::new(name, spec);
-    worker_cluster.metadata.namespace = Some(namespace.to_owned());
-    worker_cluster
 }
 
 /// Watches the user clusters. Returns an endless stream of changes.
@@ -152,7 +164,7 @@ pub fn discover(
         hints: Hints::new(scope),
         changes: hints::watch(management, scope),
         reads: FuturesUnordered::new(),
-        last: HashMap::new(),
+        reading: HashMap::new(),
         registered: BTreeSet::new(),
         unlisted: Some(scope.clone()),
         found: VecDeque::new(),
@@ -163,8 +175,15 @@ pub fn discover(
     })
 }
 
-/// What was read, and the number of the read.
-type Read = (u64, UserCluster, Option<DeserializeGuard<Secret>>);
+/// What was read.
+type Read = (UserCluster, Option<DeserializeGuard<Secret>>);
+
+/// Whether a user cluster has changed while it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HasChanged {
+    Yes,
+    No,
+}
 
 /// Reads the user clusters that changed.
 struct Finder {
@@ -174,8 +193,9 @@ struct Finder {
     hints: Hints,
     changes: BoxStream<'static, Hint>,
     reads: FuturesUnordered<BoxFuture<'static, Read>>,
-    /// The number of each namespace's last read. What an earlier one returns may be out of date.
-    last: HashMap<String, u64>,
+    /// The namespaces that are being read, each once at a time, and whether they have changed since
+    /// that read began.
+    reading: HashMap<String, HasChanged>,
     /// The namespaces whose cluster is registered.
     registered: BTreeSet<String>,
     /// The scope, until everything in it has been read once.
@@ -199,29 +219,27 @@ impl Finder {
 
     fn changed(&mut self, hint: Hint) {
         for namespace in self.hints.changed(hint) {
-            let may_be_registered =
-                self.registered.contains(&namespace) || self.last.contains_key(&namespace);
-            if !may_be_registered && !self.hints.has_both(&namespace) {
-                continue;
+            if let Some(has_changed) = self.reading.get_mut(&namespace) {
+                *has_changed = HasChanged::Yes;
+            } else if self.registered.contains(&namespace) || self.hints.has_both(&namespace) {
+                self.begin(namespace);
             }
-            let last = self.last.entry(namespace.clone()).or_default();
-            *last += 1;
-            let (number, client) = (*last, self.management.clone());
-            let permits = Arc::clone(&self.permits);
-            let read = async move {
-                let (cluster, secret) = user_cluster(&client, &permits, namespace).await;
-                (number, cluster, secret)
-            };
-            self.reads.push(read.boxed());
         }
     }
 
-    fn was_read(&mut self, (number, cluster, secret): Read) {
+    fn begin(&mut self, namespace: String) {
+        self.reading.insert(namespace.clone(), HasChanged::No);
+        let client = self.management.clone();
+        let permits = Arc::clone(&self.permits);
+        let read = async move { user_cluster(&client, &permits, namespace).await };
+        self.reads.push(read.boxed());
+    }
+
+    fn was_read(&mut self, (cluster, secret): Read) {
         let namespace = cluster.namespace.clone();
-        if self.last.get(&namespace) != Some(&number) {
-            return;
+        if self.reading.remove(&namespace) == Some(HasChanged::Yes) {
+            return self.begin(namespace);
         }
-        self.last.remove(&namespace);
         let settings = cluster.settings(&self.read);
         let settings = settings.and_then(|it| Ok((it, secret.ok_or(LeftOut::NoKubeconfig)?)));
         match settings {
@@ -272,11 +290,7 @@ impl Finder {
 }
 
 /// Reads a user cluster. A failed read is tried again: it says nothing about the cluster.
-async fn user_cluster(
-    management: &Client,
-    permits: &Semaphore,
-    namespace: String,
-) -> (UserCluster, Option<DeserializeGuard<Secret>>) {
+async fn user_cluster(management: &Client, permits: &Semaphore, namespace: String) -> Read {
     let deployments: Api<DeserializeGuard<Deployment>> =
         Api::namespaced(management.clone(), &namespace);
     let secrets: Api<DeserializeGuard<Secret>> = Api::namespaced(management.clone(), &namespace);

@@ -7,13 +7,12 @@ use anyhow::Context as _;
 use fake_cluster::{Fault, Matcher};
 use tokio::time::{Instant, interval};
 
-use super::making::{compare_unfelt, durations, make, serve_all};
+use super::making::{compare_unfelt, durations, engaged_since, make, serve_all};
 use crate::load::{
     fleet::{Revisions, Worker},
     latency::Latencies,
     outcome::{Figure, Outcome, count, float},
     requests::Requests,
-    served,
     stage::Stage,
 };
 
@@ -177,12 +176,5 @@ async fn join(stage: &mut Stage) -> anyhow::Result<Latencies> {
         stage.fleet.register(worker).await?;
     }
     stage.until_all_served(1).await?;
-    let joined = stage.fleet.workers.iter().skip(before).zip(begun);
-    let mut durations = Vec::new();
-    for (worker, begun) in joined {
-        let engaged = served::engaged(&worker.server.cluster.audit());
-        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
-        durations.push(engaged.duration_since(begun));
-    }
-    Latencies::of(durations)
+    engaged_since(stage.fleet.workers.iter().skip(before).zip(begun))
 }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use tokio::time::Instant;
 
-use super::making::{serve_all, until_watched};
+use super::making::{engaged_since, serve_all, until_watched};
 use crate::load::{
     latency::Latencies,
     measure::Sample,
@@ -90,7 +90,7 @@ pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     let all = stage.sample().await?;
     outcome.add_sample("0 served", all);
     let served = served_since(stage, begun, 1);
-    let engaged = engaged_since(stage, begun)?;
+    let engaged = all_engaged_since(stage, begun)?;
     stage.settle().await?;
     let settled = stage.sample().await?;
     outcome.add_sample("1 settled", settled);
@@ -122,7 +122,7 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let took = begun.elapsed();
     let watched = stage.sample().await?;
     stage.rest(stage.params.window).await?;
-    let engaged = engaged_since(stage, begun)?;
+    let engaged = all_engaged_since(stage, begun)?;
     let requests = Requests::take(&stage.fleet);
     let rested = stage.sample().await?;
     outcome.add_sample("1 started", empty);
@@ -154,15 +154,8 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
 }
 
 /// From a moment to the first look at each tenant's machine deployments.
-fn engaged_since(stage: &Stage, begun: Instant) -> anyhow::Result<Latencies> {
-    let mut durations = Vec::new();
-    for worker in &stage.fleet.workers {
-        let requests = worker.server.cluster.audit();
-        let engaged = served::engaged(&requests);
-        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
-        durations.push(engaged.duration_since(begun));
-    }
-    Latencies::of(durations)
+fn all_engaged_since(stage: &Stage, begun: Instant) -> anyhow::Result<Latencies> {
+    engaged_since(stage.fleet.workers.iter().map(|worker| (worker, begun)))
 }
 
 /// From a moment to both documents of each machine deployment.

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fake_cluster::{AuditEntry, User, Verb, object};
+use fake_cluster::{User, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 
-use super::leaks::CALM;
+use super::{
+    leaks::{CALM, watches_secrets},
+    making::engaged_since,
+};
 use crate::load::{
     fleet::{ACCOUNT, Fleet, KUBE_SYSTEM, Worker},
     latency::Latencies,
@@ -55,9 +58,9 @@ pub async fn kkp(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()>
     let first = one_by_one(stage).await?;
     let others = all_at_once(stage).await?;
     outcome.figures.extend([
-        Figure::new("handed over to engaged, p50", first.p50, "ms").wanted(250.0, 50.0),
-        Figure::new("handed over to engaged, p99", first.p99, "ms").wanted(1000.0, 200.0),
-        Figure::new("all others at once, engaged", others.max / 1000.0, "s").wanted(30.0, 15.0),
+        Figure::new("handed over to engaged, p50", first.p50, "ms"),
+        Figure::new("handed over to engaged, p99", first.p99, "ms").wanted(200.0, 100.0),
+        Figure::new("all others at once, engaged", others.max / 1000.0, "s").wanted(15.0, 10.0),
     ]);
     outcome.add_latencies("0 one by one", first);
     outcome.add_latencies("1 all others at once", others);
@@ -71,7 +74,7 @@ pub async fn kkp(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()>
     let per_tenant = (float(rested.resident_kib) - float(empty.resident_kib)) / tenants;
     outcome
         .figures
-        .push(Figure::new("memory per tenant", per_tenant, "KiB").wanted(512.0, 256.0));
+        .push(Figure::new("memory per tenant", per_tenant, "KiB"));
     let rest = Requests::take(&stage.fleet);
     let figure = Figure::new("writes at rest", besides_leases(&rest), "");
     outcome.figures.push(figure.wanted(0.0, 0.0));
@@ -80,9 +83,13 @@ pub async fn kkp(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()>
     back_and_forth(stage, outcome).await
 }
 
-/// Some are handed over one after the other.
+/// The number of those that are handed over one by one.
+fn few(stage: &Stage) -> usize {
+    ONE_BY_ONE.min(stage.params.tenants.div_ceil(2))
+}
+
 async fn one_by_one(stage: &mut Stage) -> anyhow::Result<Latencies> {
-    let few = ONE_BY_ONE.min(stage.params.tenants.div_ceil(2));
+    let few = few(stage);
     let mut ticks = interval(INTERVAL);
     let mut begun = Vec::new();
     for worker in stage.fleet.workers.iter().take(few) {
@@ -90,47 +97,27 @@ async fn one_by_one(stage: &mut Stage) -> anyhow::Result<Latencies> {
         begun.push(Instant::now());
         scale(&stage.fleet, worker, Replicas::None)?;
     }
-    let of = 0..few;
-    until_engaged(stage, of.clone()).await?;
-    engaged(stage, of, begun)
+    until_engaged(stage, few).await?;
+    engaged_since(stage.fleet.workers.iter().zip(begun))
 }
 
-/// All others are handed over at once.
 async fn all_at_once(stage: &mut Stage) -> anyhow::Result<Latencies> {
-    let few = ONE_BY_ONE.min(stage.params.tenants.div_ceil(2));
-    let begun = Instant::now();
+    let (few, begun) = (few(stage), Instant::now());
     for worker in stage.fleet.workers.iter().skip(few) {
         scale(&stage.fleet, worker, Replicas::None)?;
     }
-    let of = few..stage.params.tenants;
-    until_engaged(stage, of.clone()).await?;
+    until_engaged(stage, stage.params.tenants).await?;
     stage.until_all_served(1).await?;
-    let begun = vec![begun; of.len()];
-    engaged(stage, of, begun)
+    let others = stage.fleet.workers.iter().skip(few);
+    engaged_since(others.map(|worker| (worker, begun)))
 }
 
-async fn until_engaged(stage: &mut Stage, of: std::ops::Range<usize>) -> anyhow::Result<()> {
-    let (skip, take) = (of.start, of.len());
+async fn until_engaged(stage: &mut Stage, first: usize) -> anyhow::Result<()> {
     let are_engaged = |fleet: &Fleet| {
-        let mut workers = fleet.workers.iter().skip(skip).take(take);
+        let mut workers = fleet.workers.iter().take(first);
         workers.all(|it| it.server.cluster.count_requests(served::engages) > 0)
     };
     stage.until("they are engaged", are_engaged).await
-}
-
-fn engaged(
-    stage: &Stage,
-    of: std::ops::Range<usize>,
-    begun: Vec<Instant>,
-) -> anyhow::Result<Latencies> {
-    let workers = stage.fleet.workers.iter().skip(of.start).take(of.len());
-    let mut durations = Vec::new();
-    for (worker, begun) in workers.zip(begun) {
-        let engaged = served::engaged(&worker.server.cluster.audit());
-        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
-        durations.push(engaged.duration_since(begun));
-    }
-    Latencies::of(durations)
 }
 
 /// KKP renews the certificate of every cluster.
@@ -209,10 +196,6 @@ fn besides_leases(requests: &Requests) -> f64 {
             .writes
             .saturating_sub(leases.copied().unwrap_or_default()),
     )
-}
-
-fn watches_secrets(request: &AuditEntry) -> bool {
-    request.verb == Verb::Watch && request.target.resource == "secrets"
 }
 
 fn is_free(worker: &Worker) -> bool {

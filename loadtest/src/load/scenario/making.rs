@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::load::{
-    fleet::Fleet,
+    fleet::{Fleet, Worker},
     latency::Latencies,
     outcome::{Figure, Outcome},
     served::{self, Serving},
@@ -99,6 +99,19 @@ async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Resu
 /// How long those took that were made.
 pub(super) fn latencies<'a>(made: impl IntoIterator<Item = &'a Made>) -> anyhow::Result<Latencies> {
     durations(made.into_iter().map(|one| &one.serving))
+}
+
+/// From a moment of its own until each worker cluster was engaged.
+pub(super) fn engaged_since<'a>(
+    begun: impl IntoIterator<Item = (&'a Worker, Instant)>,
+) -> anyhow::Result<Latencies> {
+    let mut durations = Vec::new();
+    for (worker, begun) in begun {
+        let engaged = served::engaged(&worker.server.cluster.audit());
+        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
+        durations.push(engaged.duration_since(begun));
+    }
+    Latencies::of(durations)
 }
 
 /// From being asked for to being served.

@@ -48,11 +48,11 @@ pub fn unchanged(instead: &str) -> Rule {
 
 /// The rule for the namespace of registry credentials, which is one of the tenant's home.
 pub fn credentials_at_home() -> Rule {
-    let named = "self.registryCredentialsSecretRef.namespace";
+    let named = "self.registryCredentialsSecretRef.__namespace__";
     Rule::new(format!(
         "self.home == 'Worker' || !has(self.registryCredentialsSecretRef) || !has({named})"
     ))
-    .message("registryCredentialsSecretRef.namespace needs home: Worker")
+    .message("spec.registryCredentialsSecretRef.namespace needs home: Worker")
 }
 
 /// The rule for a list of IP addresses.

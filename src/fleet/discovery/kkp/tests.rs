@@ -189,3 +189,51 @@ async fn thousands_of_secrets_without_a_manager_cost_no_read() {
     let gets = |it: &fake_cluster::AuditEntry| it.verb == Verb::Get;
     assert_eq!(seed.cluster.count_requests(gets), 2);
 }
+
+/// What was read before a change is never said after it.
+#[tokio::test(start_paused = true)]
+async fn of_many_changes_during_a_slow_read_the_last_is_said() {
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &json!({})),
+        a_deployment("cluster-a", 0, "one"),
+    ]);
+    seed.next().await;
+    seed.next().await;
+    let slow = Fault::Delay(Duration::from_secs(5));
+    let slowness = seed
+        .cluster
+        .inject(Matcher::on(&[Verb::Get], "deployments"), slow);
+    let lines = ["two", "three", "four"];
+    let put = |index: usize, line: &str, seed: &Seed| {
+        let mut changed = a_deployment("cluster-a", 0, line);
+        changed["metadata"]["generation"] = json!(index + 2);
+        seed.put(changed);
+    };
+    for (index, line) in lines.iter().enumerate() {
+        put(index, line, &seed);
+        let early = timeout(Duration::from_secs(1), seed.changes.next()).await;
+        assert!(early.is_err(), "{early:?}");
+    }
+    assert_eq!(seed.next().await, format!("cluster-a/{SECRET}: four"));
+    seed.cluster.clear_fault(slowness);
+    put(lines.len(), "five", &seed);
+    assert_eq!(seed.next().await, format!("cluster-a/{SECRET}: five"));
+    seed.says_nothing().await;
+}
+
+/// What cannot be decoded is no reason to leave a cluster.
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_cannot_be_decoded_releases_nothing() {
+    let mut seed = Seed::with(&[
+        a_secret("cluster-a", &json!({})),
+        a_deployment("cluster-a", 0, "one"),
+    ]);
+    seed.next().await;
+    seed.next().await;
+    let mut torn = a_deployment("cluster-a", 0, "one");
+    torn["metadata"]["generation"] = json!(2);
+    torn["spec"] = json!("text");
+    seed.put(torn);
+    let said = seed.next().await;
+    assert!(said.contains("cannot be decoded"), "{said}");
+}
