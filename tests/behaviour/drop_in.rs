@@ -139,14 +139,19 @@ impl Controller {
 
 /// A cluster as KubeOne and KKP make it: their definitions, their rights, and no others.
 pub async fn a_cluster(world: &World, name: &str) -> Server {
+    let server = a_cluster_without_definitions(world, name).await;
+    let definitions = include_str!("../drop_in/definitions.yaml");
+    server.apply(definitions).await;
+    server
+}
+
+pub async fn a_cluster_without_definitions(world: &World, name: &str) -> Server {
     let server = Server::start(world.kind, name).await;
-    server
-        .apply(include_str!("../drop_in/definitions.yaml"))
-        .await;
     server.apply(include_str!("../drop_in/rights.yaml")).await;
-    server
-        .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
-        .await;
+    for file in ["machinedeployments", "kubelet-bootstrap"] {
+        let path = format!("tenants-example/worker-crds/{file}.yaml");
+        server.apply_file(&path).await;
+    }
     server
 }
 

@@ -12,8 +12,8 @@ use crate::suite::administrator::{create, get, list, merge};
 use crate::suite::audit::told;
 use crate::suite::commands::{Admin, a_file, path};
 use crate::suite::drop_in::{
-    Controller, Way, a_cluster, assert_the_lease_is_free, every_profile_stands_as_it_was_meant,
-    made, refused, writes,
+    Controller, Way, a_cluster, a_cluster_without_definitions, assert_the_lease_is_free,
+    every_profile_stands_as_it_was_meant, made, refused, writes,
 };
 use crate::suite::fixtures::{a_machine_deployment, with_annotation};
 use crate::suite::life::has_served;
@@ -238,10 +238,7 @@ pub async fn writes_nothing(home: &Server, since: Timestamp) {
 pub async fn a_home_without_the_definitions_says_what_is_missing(world: &'static World) {
     let stage = Stage::open(world, "bare-home");
     let tenant = stage.tenant().await;
-    let home = Server::start(world.kind, "bare-home").await;
-    home.apply(include_str!("../drop_in/rights.yaml")).await;
-    home.apply_file("tenants-example/worker-crds/machinedeployments.yaml")
-        .await;
+    let home = a_cluster_without_definitions(world, "bare-home").await;
     let manager = Manager::start(&stage, &[]).await;
     tenant.configure(spec()).await;
     let kubeconfig = home.kubeconfig(IN_WORKER).await;

@@ -155,6 +155,10 @@ fn key<K: Watched>(object: &K) -> String {
 }
 
 fn shown<K: Watched>(seen: &BTreeMap<String, K>) -> String {
+    let mut seen = seen.clone();
+    for object in seen.values_mut() {
+        object.managed_fields_mut().clear();
+    }
     let json = serde_json::to_string_pretty(&seen).unwrap_or_default();
     format!("{} objects were seen last: {:.6000}", seen.len(), json)
 }
