@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, runtime::watcher};
 use tokio::{net::TcpListener, runtime::Handle, sync::watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -272,10 +272,23 @@ pub async fn run_with(
 
 /// Returns the inventories, with what it takes to find their registrations.
 fn sources(settings: &Settings) -> Vec<Source> {
-    let source = |inventory: &Inventory| match inventory {
-        Inventory::Label => Source::Label {
-            selector: settings.registration_selector.clone(),
+    let secrets = |inventory: &Inventory, label_selector, field_selector| Source::Secrets {
+        inventory: inventory.clone(),
+        selected: watcher::Config {
+            label_selector,
+            field_selector,
+            ..watcher::Config::default()
         },
+    };
+    let source = |inventory: &Inventory| match inventory {
+        Inventory::Label => {
+            let selector = settings.registration_selector.clone();
+            secrets(inventory, Some(selector), None)
+        }
+        Inventory::Rule(rule) => {
+            let labels = rule.label_selector.clone();
+            secrets(inventory, labels, rule.field_selector())
+        }
         Inventory::Kkp => Source::Kkp {
             read: Arc::new(spec_of),
         },

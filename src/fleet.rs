@@ -32,7 +32,7 @@ pub mod worker_clusters;
 use std::{pin::Pin, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
-use kube::Client;
+use kube::{Client, runtime::watcher};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,7 @@ use self::{
     supervisor::Supervisor,
 };
 use crate::client::watch::Scope;
+use crate::tenant::inventory::Inventory;
 
 /// The arguments of [`run`].
 pub struct Params {
@@ -66,10 +67,12 @@ pub struct Params {
 /// An inventory, with what it takes to find its registrations.
 #[derive(Clone)]
 pub enum Source {
-    /// The Secrets with a label.
-    Label {
-        /// The label selector.
-        selector: String,
+    /// Secrets that the API server selects.
+    Secrets {
+        /// The inventory.
+        inventory: Inventory,
+        /// What the API server selects.
+        selected: watcher::Config,
     },
     /// The user clusters of a KKP seed.
     Kkp {
@@ -85,7 +88,10 @@ impl Source {
         scope: &Scope,
     ) -> Pin<Box<dyn Stream<Item = Discovered> + Send>> {
         match self {
-            Self::Label { selector } => Box::pin(discover(management, scope, &selector)),
+            Self::Secrets {
+                inventory,
+                selected,
+            } => Box::pin(discover(management, scope, (inventory, selected))),
             Self::Kkp { read } => Box::pin(kkp::discover(management, scope, read)),
         }
     }

@@ -7,6 +7,7 @@ pub mod drop_in;
 mod egress;
 mod flags;
 mod fleet_page;
+mod inventories;
 mod replica;
 mod tenant_defaults;
 mod tenant_policies;
@@ -18,6 +19,7 @@ pub use self::{
     egress::EgressFlags,
     flags::RunFlags,
     fleet_page::{FleetPageFlags, FleetPageSettings},
+    inventories::{inventories, kubeconfig_keys},
     replica::ReplicaSettings,
     tenant_defaults::tenant_defaults,
     tenant_policies::tenant_policies,
@@ -112,6 +114,32 @@ pub enum InvalidSetting {
     /// The file of tenants' policies has invalid content.
     #[error("--tenant-policies {}: {why}", path.display())]
     TenantPolicies {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        why: String,
+    },
+    /// There is no inventory with this name.
+    #[error(
+        "--inventory {name:?} is unknown: it is one of {known}, or a rule of --inventory-rules"
+    )]
+    Inventory {
+        /// The name.
+        name: String,
+        /// The names that are known.
+        known: String,
+    },
+    /// The file of rules for inventories cannot be read.
+    #[error("cannot read --inventory-rules {}", path.display())]
+    InventoryRulesFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file of rules for inventories has invalid content.
+    #[error("--inventory-rules {}: {why}", path.display())]
+    InventoryRules {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
@@ -218,7 +246,7 @@ impl RunFlags {
         Ok(Settings {
             tenant_defaults,
             kubeconfig: self.kubeconfig,
-            inventories: self.inventories.into_iter().map(Inventory::from).collect(),
+            inventories: inventories(&self.inventories, self.inventory_rules.as_deref())?,
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
             admin_address: self.admin_address,

@@ -1,6 +1,6 @@
 //! `osm doctor`: finds problems, and says how to fix them.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
@@ -16,6 +16,7 @@ use crate::commands::{
     count::Count,
     doctor::{self, Check, Options, State},
 };
+use crate::settings::kubeconfig_keys;
 use crate::tenant::report::counted;
 
 /// The flags of `osm doctor`.
@@ -30,6 +31,9 @@ pub(super) struct DoctorFlags {
     /// The label selector of the Secrets that register worker clusters
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
     registration_selector: String,
+    /// The file with the manager's rules for inventories
+    #[arg(long, value_name = "FILE")]
+    inventory_rules: Option<PathBuf>,
     /// The namespace in which the manager runs
     #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
     manager_namespace: String,
@@ -45,6 +49,7 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
         management: flags.management.source(),
         selection: flags.selection.selection(),
         selector: flags.registration_selector,
+        keys: kubeconfig_keys(flags.inventory_rules.as_deref())?,
         namespace: flags.manager_namespace,
         service_account: flags.service_account,
         rules: flags.reach.rules()?,

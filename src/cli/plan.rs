@@ -81,9 +81,10 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The flags of `osm run` on which the answer can depend.
-const OF_RUN: [&str; 17] = [
+const OF_RUN: [&str; 18] = [
     "kubeconfig",
     "inventories",
+    "inventory_rules",
     "registration_selector",
     "namespaces",
     "tenant_defaults",

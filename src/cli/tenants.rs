@@ -1,7 +1,8 @@
 //! `osm tenants`: shows the fleet in a table.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,6 +18,8 @@ use crate::commands::{
     inventory,
     tenants::{self, News, Row},
 };
+use crate::settings::inventories;
+use crate::tenant::inventory::Inventory;
 
 /// The flags of `osm tenants`.
 #[derive(Args, Debug)]
@@ -30,9 +33,18 @@ pub(super) struct TenantsFlags {
     /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
-    /// Show all user clusters of a KKP seed, and why some are not served
-    #[arg(long, conflicts_with_all = ["watch", "selector"])]
-    inventory: bool,
+    /// Show all worker clusters of an inventory, and why some are not served
+    #[arg(
+        long,
+        value_name = "INVENTORY",
+        num_args = 0..=1,
+        default_missing_value = "kkp",
+        conflicts_with_all = ["watch", "selector"]
+    )]
+    inventory: Option<String>,
+    /// The file with the manager's rules for inventories
+    #[arg(long, value_name = "FILE", requires = "inventory")]
+    inventory_rules: Option<PathBuf>,
 }
 
 const COLUMNS: [&str; 11] = [
@@ -48,8 +60,17 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let output = flags.output;
-    if flags.inventory {
-        let rows = runtime.block_on(inventory::kkp(&source, &selection))?;
+    if let Some(name) = flags.inventory {
+        let mut rows = Vec::new();
+        for inventory in inventories(&[name], flags.inventory_rules.as_deref())? {
+            rows.extend(match inventory {
+                Inventory::Label => bail!("osm tenants shows all clusters of this inventory"),
+                Inventory::Kkp => runtime.block_on(inventory::kkp(&source, &selection))?,
+                Inventory::Rule(rule) => {
+                    runtime.block_on(inventory::of_rule(&source, &selection, &rule))?
+                }
+            });
+        }
         return print_inventory(output, &rows);
     }
     if flags.watch {
@@ -71,7 +92,7 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
 
 fn print_inventory(output: OutputFlags, rows: &[inventory::Row]) -> anyhow::Result<ExitCode> {
     if rows.is_empty() && matches!(output.output, Format::Table | Format::Wide) {
-        output::message("No user clusters found.");
+        output::message("No worker clusters found.");
         return Ok(output::SUCCESS);
     }
     let names = rows.iter().map(|row| row.cluster.clone());

@@ -39,6 +39,8 @@ pub struct Options {
     pub selection: Selection,
     /// The label selector of registrations.
     pub selector: String,
+    /// The keys under which Secrets may have their kubeconfigs.
+    pub keys: Vec<String>,
     /// The namespace of the replicas' Leases and of the manager's ServiceAccount.
     pub namespace: String,
     /// The manager's ServiceAccount.
@@ -173,7 +175,8 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
     count.begin(tenants.len());
     let of_tenants = stream::iter(tenants)
         .map(async |(secret, own)| {
-            let checks = tenant::run_checks((&rules, here), secret, own.as_ref()).await;
+            let checks =
+                tenant::run_checks((&rules, &options.keys, here), secret, own.as_ref()).await;
             count.advance();
             checks
         })

@@ -11,25 +11,28 @@ use serde::Serialize;
 
 use super::{
     cluster_client::{ClusterClient, KubeconfigSource},
-    selection::Selection,
+    selection::{Selection, bare_secret},
     tenants,
 };
+use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::client::pages;
 use crate::fleet::discovery::{
     Settings,
     kkp::{DEPLOYMENT, Manager, ReadSettings, SECRET, UserCluster, cluster_in},
 };
 use crate::settings::drop_in::deployed::spec_of;
+use crate::tenant::inventory::{Inventory, SecretRule};
 
-/// One user cluster of a KKP seed.
+/// One worker cluster of an inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Its namespace in the seed.
+    /// The namespace of its Secret.
     pub tenant: String,
-    /// KKP's name of it.
+    /// Its name in the inventory.
     pub cluster: String,
-    /// The number of replicas that KKP's manager should have. `None` if there is none.
+    /// The number of replicas that KKP's manager should have. `None` if there is none, or the
+    /// inventory is another.
     pub replicas: Option<i32>,
     /// `LeftOut`, `Waiting` if it is to be served and has no WorkerCluster yet, `SettingsRefused`,
     /// or else the state of its WorkerCluster.
@@ -59,6 +62,99 @@ pub async fn kkp(source: &KubeconfigSource, selection: &Selection) -> anyhow::Re
     Ok(rows.collect())
 }
 
+/// Returns the worker clusters whose Secrets a rule matches, in the order of their namespaces.
+///
+/// # Errors
+///
+/// A call to the API server fails.
+pub async fn of_rule(
+    source: &KubeconfigSource,
+    selection: &Selection,
+    rule: &Arc<SecretRule>,
+) -> anyhow::Result<Vec<Row>> {
+    let management = ClusterClient::management(source).await?;
+    let served = tenants::list(source, selection).await?;
+    let served: BTreeMap<_, _> = served
+        .iter()
+        .map(|row| ((row.tenant.as_str(), row.name.as_str()), row))
+        .collect();
+    let mut rows = Vec::new();
+    for secrets in names_of_secrets(&management.client, selection) {
+        let listed = secrets.list_metadata(&selected_by(rule)).await;
+        let listed = listed.context("cannot list the names of Secrets")?;
+        rows.extend(listed.items.into_iter().filter_map(|secret| {
+            let tenant = secret.namespace()?;
+            let cluster = rule.cluster(&secret.name_any())?.to_owned();
+            let (state, message) = if secret.labels().contains_key(WORKER_CLUSTER_LABEL) {
+                let why = format!(
+                    "its Secret {} has the label of a registration",
+                    secret.name_any()
+                );
+                ("LeftOut".to_owned(), why)
+            } else {
+                let served = served.get(&(tenant.as_str(), cluster.as_str())).copied();
+                state(served, &rule.name)
+            };
+            Some(Row {
+                tenant,
+                cluster,
+                replicas: None,
+                state,
+                message,
+            })
+        }));
+    }
+    rows.sort_by(|a, b| (&a.tenant, &a.cluster).cmp(&(&b.tenant, &b.cluster)));
+    Ok(rows)
+}
+
+/// Returns the Secrets that a rule matches, in these namespaces.
+pub(super) async fn matching(
+    client: &Client,
+    selection: &Selection,
+    rule: &Arc<SecretRule>,
+) -> anyhow::Result<Vec<Secret>> {
+    let inventory = Inventory::Rule(Arc::clone(rule));
+    let mut found = Vec::new();
+    for (_, secrets) in selection.apis::<Secret>(client) {
+        let listed = pages::all(&secrets, selected_by(rule)).await;
+        let listed = listed.context("cannot list the Secrets of the inventory")?;
+        found.extend(listed.into_all(bare_secret));
+    }
+    found.retain(|it| inventory.has(&it.name_any(), it.labels().keys()));
+    Ok(found)
+}
+
+/// Selects what the API server can select by a rule.
+fn selected_by(rule: &SecretRule) -> ListParams {
+    ListParams {
+        label_selector: rule.label_selector.clone(),
+        field_selector: rule.field_selector(),
+        ..ListParams::default()
+    }
+}
+
+fn names_of_secrets(client: &Client, selection: &Selection) -> Vec<Api<Secret>> {
+    let limits = selection.apis::<Secret>(client).into_iter();
+    let of = |(limit, _): (Option<String>, _)| match limit {
+        Some(namespace) => Api::namespaced(client.clone(), &namespace),
+        None => Api::all(client.clone()),
+    };
+    limits.map(of).collect()
+}
+
+/// Returns the state of a worker cluster that is to be served, and a sentence about it.
+fn state(served: Option<&tenants::Row>, inventory: &str) -> (String, String) {
+    let Some(served) = served else {
+        let message = format!(
+            "no manager has created its WorkerCluster yet: does it run with \
+             --inventory={inventory}?"
+        );
+        return ("Waiting".to_owned(), message);
+    };
+    (served.state.clone(), served.message.clone())
+}
+
 /// Returns KKP's managers in these namespaces, by the namespaces of their user clusters.
 pub(super) async fn managers(
     client: &Client,
@@ -82,11 +178,7 @@ pub(super) async fn managers(
 async fn user_clusters(client: &Client, selection: &Selection) -> anyhow::Result<Vec<UserCluster>> {
     let mut managers = managers(client, selection).await?;
     let mut clusters = Vec::new();
-    for (limit, _) in selection.apis::<Secret>(client) {
-        let secrets: Api<Secret> = match &limit {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
+    for secrets in names_of_secrets(client, selection) {
         let listed = secrets.list_metadata(&named(SECRET)).await;
         let listed = listed.context("cannot list the names of Secrets")?;
         for secret in listed.items {
@@ -127,12 +219,7 @@ fn row(cluster: UserCluster, served: Option<&tenants::Row>, read: &ReadSettings)
             let message = format!("it keeps its settings, because KKP's cannot be used: {why}");
             (served.state.clone(), message)
         }
-        (Ok(_), Some(served)) => (served.state.clone(), served.message.clone()),
-        (Ok(_), None) => {
-            let message = "no manager has created its WorkerCluster yet: does it run with \
-                           --inventory=kkp?";
-            ("Waiting".to_owned(), message.to_owned())
-        }
+        (Ok(_), served) => state(served, "kkp"),
     };
     Some(Row {
         replicas: cluster.manager.replicas(),

@@ -1,5 +1,5 @@
-//! Finds the registrations: Secrets in the management cluster, each with a kubeconfig. They have
-//! the label, or are those of another [inventory](Inventory).
+//! Finds the registrations: Secrets in the management cluster, each with a kubeconfig. Which ones,
+//! each [inventory](Inventory) says.
 //!
 //! The bodies are passed to the tasks of their tenants, and are not kept here.
 
@@ -101,23 +101,24 @@ pub enum Discovered {
     },
 }
 
-/// Watches the Secrets that match the selector. Returns an endless stream of changes.
+/// Watches the Secrets of an inventory that the API server can select. Returns an endless stream of
+/// changes.
 pub fn discover(
     management: &Client,
     scope: &Scope,
-    selector: &str,
+    (inventory, selected): (Inventory, watcher::Config),
 ) -> impl Stream<Item = Discovered> + Send + use<> {
     let watches = scope
         .apis::<DeserializeGuard<Secret>>(management)
         .into_iter()
-        .map(|(limit, api)| {
-            let config = watcher::Config::default().labels(selector);
+        .map(move |(limit, api)| {
+            let (inventory, config) = (inventory.clone(), selected.clone());
             let mut listed = BTreeSet::new();
             let watch = move |page| watcher::watcher(api.clone(), config.clone().page_size(page));
             watch::interpret(
                 "registrations",
                 watch::relisted(watch::RELIST, PAGE, watch, Ok),
-                move |event| interpret(event, limit.as_ref(), &mut listed),
+                move |event| interpret(event, (&inventory, limit.as_ref()), &mut listed),
             )
             .boxed()
         });
@@ -126,37 +127,46 @@ pub fn discover(
 
 fn interpret(
     event: Event<DeserializeGuard<Secret>>,
-    limit: Option<&String>,
+    (inventory, limit): (&Inventory, Option<&String>),
     listed: &mut BTreeSet<RegistrationId>,
 ) -> Option<Discovered> {
+    let is_in = |secret: &DeserializeGuard<Secret>| {
+        inventory.has(&secret.name_any(), secret.labels().keys())
+    };
     match event {
         Event::Init => {
             listed.clear();
             None
         }
+        Event::InitApply(secret) if !is_in(&secret) => None,
         Event::InitApply(secret) => {
-            let registration = registration(secret);
+            let registration = registration(inventory, secret);
             listed.insert(registration.id.clone());
             Some(Discovered::Present(Box::new(registration)))
         }
-        Event::Apply(secret) => Some(Discovered::Present(Box::new(registration(secret)))),
+        Event::Apply(secret) if is_in(&secret) => {
+            let registration = registration(inventory, secret);
+            Some(Discovered::Present(Box::new(registration)))
+        }
         Event::InitDone => Some(Discovered::Complete {
-            inventory: Inventory::Label,
+            inventory: inventory.clone(),
             limit: limit.cloned(),
             seen: std::mem::take(listed),
         }),
-        Event::Delete(secret) => Some(Discovered::Gone(Inventory::Label, id(&secret))),
+        Event::Apply(secret) | Event::Delete(secret) => {
+            Some(Discovered::Gone(inventory.clone(), id(&secret)))
+        }
     }
 }
 
-fn registration(mut secret: DeserializeGuard<Secret>) -> Registration {
+fn registration(inventory: &Inventory, mut secret: DeserializeGuard<Secret>) -> Registration {
     let data = secret
         .0
         .as_mut()
         .ok()
         .and_then(|secret| secret.data.as_mut());
     let kubeconfig = data.and_then(|data| {
-        let key = access::kubeconfig_key(data)?;
+        let key = access::kubeconfig_key(data, &inventory.keys())?;
         data.remove(key).map(|bytes| bytes.0)
     });
     Registration {
@@ -166,7 +176,7 @@ fn registration(mut secret: DeserializeGuard<Secret>) -> Registration {
             .creation_timestamp()
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         kubeconfig: kubeconfig.map(SecretBytes::new),
-        inventory: Inventory::Label,
+        inventory: inventory.clone(),
         settings: Settings::Operator,
     }
 }
@@ -180,6 +190,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::names::WORKER_CLUSTER_LABEL;
 
     fn a_secret(name: &str, data: &serde_json::Value) -> DeserializeGuard<Secret> {
         serde_json::from_value(json!({
@@ -195,7 +206,7 @@ mod tests {
     }
 
     fn kubeconfig(data: &serde_json::Value) -> Option<Vec<u8>> {
-        let found = registration(a_secret("a", data)).kubeconfig;
+        let found = registration(&Inventory::Label, a_secret("a", data)).kubeconfig;
         found.map(|bytes| bytes.expose().to_vec())
     }
 
@@ -225,7 +236,7 @@ mod tests {
     #[test]
     fn a_full_list_says_who_is_left() {
         let mut listed = BTreeSet::new();
-        let mut next = |event| interpret(event, None, &mut listed);
+        let mut next = |event| interpret(event, (&Inventory::Label, None), &mut listed);
         assert!(next(Event::Init).is_none());
         // A list that was interrupted starts over.
         next(Event::InitApply(a_secret("gone", &json!({}))));
@@ -244,11 +255,35 @@ mod tests {
     #[test]
     fn changes_and_deletions_are_reported_one_by_one() {
         let mut listed = BTreeSet::new();
-        let changed = interpret(Event::Apply(a_secret("a", &json!({}))), None, &mut listed);
+        let mut next = |event| interpret(event, (&Inventory::Label, None), &mut listed);
+        let changed = next(Event::Apply(a_secret("a", &json!({}))));
         assert!(matches!(changed, Some(Discovered::Present(_))));
-        let gone = interpret(Event::Delete(a_secret("a", &json!({}))), None, &mut listed);
+        let gone = next(Event::Delete(a_secret("a", &json!({}))));
         assert!(matches!(gone, Some(Discovered::Gone(_, id)) if id.name.as_ref() == "a"));
         assert!(listed.is_empty());
+    }
+
+    #[test]
+    fn a_rule_takes_what_it_names_and_leaves_what_an_operator_labels() {
+        let inventory = Inventory::built_in("cluster-api").unwrap();
+        let mut listed = BTreeSet::new();
+        let mut next = |event| interpret(event, (&inventory, None), &mut listed);
+        let data = json!({"value": "dg==", "kubeconfig": "aw=="});
+        let found = next(Event::InitApply(a_secret("prod-kubeconfig", &data)));
+        let Some(Discovered::Present(registration)) = found else {
+            panic!("{found:?}");
+        };
+        let kubeconfig = registration.kubeconfig.unwrap();
+        assert_eq!(kubeconfig.expose(), b"v", "the rule's key counts alone");
+        assert!(next(Event::InitApply(a_secret("prod-ca", &data))).is_none());
+        let all = next(Event::InitDone);
+        let expected = BTreeSet::from([RegistrationId::new("berlin", "prod-kubeconfig")]);
+        assert!(matches!(all, Some(Discovered::Complete { seen, .. }) if seen == expected));
+        let mut labelled = a_secret("prod-kubeconfig", &data);
+        let label = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
+        labelled.0.as_mut().unwrap().metadata.labels = Some([label].into());
+        let left = next(Event::Apply(labelled));
+        assert!(matches!(left, Some(Discovered::Gone(of, _)) if of == inventory));
     }
 
     #[test]

@@ -229,16 +229,21 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Eng
     let Some(kubeconfig) = &params.registration.kubeconfig else {
         return Err(refused(
             Reason::KubeconfigRefused,
-            format!(
-                "Secret {} has neither the key `kubeconfig` nor `value`",
-                params.registered.id
-            ),
+            no_key(params.registration),
         ));
     };
     ClusterAccess::parse(kubeconfig.expose(), &params.policy.access).map_err(|error| {
         params.shared.metrics.failed(error.category());
         refused(Reason::KubeconfigRefused, chain(&error).to_string())
     })
+}
+
+fn no_key(registration: &Registration) -> String {
+    let (id, keys) = (&registration.id, registration.inventory.keys());
+    match keys.as_slice() {
+        [key] => format!("Secret {id} has no key `{key}`"),
+        keys => format!("Secret {id} has neither the key `{}`", keys.join("` nor `")),
+    }
 }
 
 fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, EngageError> {

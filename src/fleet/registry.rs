@@ -90,10 +90,9 @@ impl RegisteredCluster {
     }
 
     /// Returns true if an inventory has the registration.
-    pub fn is_from(&self, inventory: Inventory) -> bool {
+    pub fn is_from(&self, inventory: &Inventory) -> bool {
         let registration = self.registration.borrow();
-        let inventory_of = registration.as_ref().map(|it| it.inventory);
-        inventory_of == Some(inventory)
+        registration.as_ref().map(|it| &it.inventory) == Some(inventory)
     }
 
     /// Marks the cluster as served by this replica.
@@ -131,12 +130,16 @@ impl Registry {
     }
 
     /// Adds or updates a registration. Returns the registered cluster if it is new, so that it is
-    /// served.
+    /// served. Of a Secret in several inventories, the registration of the first one counts.
     pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
         let id = registration.id.clone();
         let registration = Arc::new(registration);
         let new = if let Some(registered) = self.get(&id) {
             registered.registration.send_if_modified(|before| {
+                let first = before.as_ref().map(|it| &it.inventory);
+                if first.is_some_and(|first| *first < registration.inventory) {
+                    return false;
+                }
                 let news = before.as_ref() != Some(&registration);
                 *before = Some(registration);
                 news
@@ -252,7 +255,8 @@ impl Registry {
     fn has_listed(&self, limit: Option<&str>) -> bool {
         let listed = self.listed.lock();
         let limit = limit.map(str::to_owned);
-        let is_listed = |inventory: &Inventory| listed.contains(&(*inventory, limit.clone()));
+        let is_listed =
+            |inventory: &Inventory| listed.contains(&(inventory.clone(), limit.clone()));
         self.inventories.iter().all(is_listed)
     }
 
@@ -408,6 +412,20 @@ mod tests {
         assert!(!registrations.has_changed().unwrap());
         registry.present(a_registration("old", 1, "b"));
         assert!(registrations.has_changed().unwrap());
+    }
+
+    #[test]
+    fn of_a_secret_in_two_inventories_the_first_counts() {
+        let registry = Registry::new(&[Inventory::Label, Inventory::Kkp].into());
+        let of = |inventory| Registration {
+            inventory,
+            ..a_registration("old", 1, "a")
+        };
+        let registered = registry.present(of(Inventory::Kkp)).unwrap();
+        registry.present(of(Inventory::Label));
+        assert!(registered.is_from(&Inventory::Label));
+        registry.present(of(Inventory::Kkp));
+        assert!(registered.is_from(&Inventory::Label));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Supervisor {
             }
             Discovered::Gone(inventory, id) => {
                 let registered = self.shared.registry.get(&id);
-                if registered.is_some_and(|it| it.is_from(inventory)) {
+                if registered.is_some_and(|it| it.is_from(&inventory)) {
                     self.gone(&id);
                 }
             }
@@ -148,9 +148,11 @@ impl Supervisor {
                 limit,
                 seen,
             } => {
-                self.shared.registry.listed(inventory, limit.clone());
+                self.shared
+                    .registry
+                    .listed(inventory.clone(), limit.clone());
                 for registered in self.shared.registry.within(limit.as_deref()) {
-                    if registered.is_from(inventory) && !seen.contains(&registered.id) {
+                    if registered.is_from(&inventory) && !seen.contains(&registered.id) {
                         self.gone(&registered.id);
                     }
                 }

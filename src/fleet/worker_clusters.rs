@@ -30,7 +30,10 @@ use crate::api::{
     worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
 };
 use crate::client::watch::{RELIST, Scope, covers, interpret, relisted};
-use crate::tenant::id::{RegistrationId, TenantId};
+use crate::tenant::{
+    id::{RegistrationId, TenantId},
+    inventory::Inventory,
+};
 
 /// The number of registered clusters that are notified of a list before other tasks run. Notifying
 /// ten thousand at once would block the thread.
@@ -313,15 +316,18 @@ pub async fn create(management: &Client, new: &WorkerCluster) -> Result<(), kube
     }
 }
 
-/// Returns a new WorkerCluster for a registration, with default settings and the Secret's name.
-pub fn with_defaults(id: &RegistrationId) -> WorkerCluster {
+/// Returns a new WorkerCluster for a registration, with default settings and the name of its
+/// worker cluster.
+pub fn with_defaults(id: &RegistrationId, inventory: &Inventory) -> WorkerCluster {
+    let (name, home) = inventory.worker_cluster(&id.name);
     let spec = WorkerClusterSpec {
         kubeconfig_secret_ref: SecretReference {
             name: id.name.to_string(),
         },
+        home,
         ..WorkerClusterSpec::default()
     };
-    let mut new = WorkerCluster::new(&id.name, spec);
+    let mut new = WorkerCluster::new(name, spec);
     new.metadata.namespace = Some(id.tenant.namespace().to_owned());
     new
 }

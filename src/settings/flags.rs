@@ -2,34 +2,15 @@
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 
 use super::{EgressFlags, FleetPageFlags, TraceFlags};
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
 use crate::tenant::{
     address::AddressRange,
-    inventory::Inventory,
     waves::{Wave, percent},
 };
-
-/// An inventory, as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum InventoryName {
-    /// Secrets with a label
-    Label,
-    /// The user clusters of a KKP seed whose operating-system-manager has no replica
-    Kkp,
-}
-
-impl From<InventoryName> for Inventory {
-    fn from(name: InventoryName) -> Self {
-        match name {
-            InventoryName::Label => Self::Label,
-            InventoryName::Kkp => Self::Kkp,
-        }
-    }
-}
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]
@@ -38,15 +19,19 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Where the Secrets that register worker clusters come from; may be repeated.
+    /// Where the Secrets that register worker clusters come from: label, kkp, cluster-api, kamaji,
+    /// or the name of a rule; may be repeated.
     #[arg(
         long = "inventory",
         value_name = "INVENTORY",
-        value_enum,
         value_delimiter = ',',
         default_value = "label"
     )]
-    pub inventories: Vec<InventoryName>,
+    pub inventories: Vec<String>,
+
+    /// Further inventories: a YAML file with a list of rules, each with the Secrets that it is for.
+    #[arg(long, value_name = "FILE")]
+    pub inventory_rules: Option<PathBuf>,
 
     /// Label selector of the Secrets that register worker clusters.
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]

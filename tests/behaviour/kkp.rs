@@ -19,6 +19,7 @@ use crate::suite::fixtures::{
     a_machine_deployment, a_secret, config_text, the_last_lease, with_annotation,
 };
 use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
+use crate::suite::inventories::is_left;
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
@@ -262,6 +263,5 @@ async fn is_forgotten(seed: &Seed) {
     let admin = seed.server.admin().await;
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), "cluster-third");
     delete(&secrets, SECRET).await;
-    seed.says("third", ("Registered", "False", "RegistrationRemoved"))
-        .await;
+    is_left(&seed.worker_clusters("third").await, "third").await;
 }

@@ -18,6 +18,7 @@ mod fixtures;
 pub mod fleet_page;
 mod handover;
 pub mod homes;
+pub mod inventories;
 pub mod joining;
 pub mod kkp;
 pub mod life;
@@ -227,6 +228,7 @@ macro_rules! scenarios {
             homes::a_cluster_that_is_the_home_of_two_is_served_for_the_first,
             homes::a_home_without_the_definitions_says_what_is_missing,
             kkp::a_seed_is_served_without_a_command_for_each_cluster,
+            inventories::clusters_of_cluster_api_are_served_without_a_label,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,

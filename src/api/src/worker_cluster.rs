@@ -262,7 +262,20 @@ pub enum DefaultProfiles {
 }
 
 /// Where a tenant's profiles and configs are.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(
+    Serialize,
+    Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    JsonSchema,
+)]
 pub enum Home {
     /// In the namespace of the WorkerCluster.
     #[default]

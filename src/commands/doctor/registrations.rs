@@ -1,11 +1,12 @@
 //! The registrations and the WorkerClusters that belong to them, and checks of those that belong to
 //! none.
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
 };
 
 use super::{Check, Options, State};
@@ -16,7 +17,6 @@ use crate::api::{
 use crate::client::pages;
 use crate::commands::{
     AT_ONCE,
-    inventory::named as named_in_seed,
     selection::{Selection, registration_of},
 };
 use crate::fleet::discovery::kkp::{SECRET, cluster_in};
@@ -70,14 +70,12 @@ pub(super) async fn fetch(
             }
         }
     }
-    if owns.iter().any(is_of_kkp) {
-        for (_, api) in selection.apis::<Secret>(client) {
-            let mut found = pages::all(&api, named_in_seed(SECRET)).await?.objects;
-            found.retain(|it| !it.labels().contains_key(WORKER_CLUSTER_LABEL));
-            found.retain(|it| owns.iter().any(|own| is_of_kkp(own) && names(own, it)));
-            secrets.extend(found);
-        }
-    }
+    let of_inventories = owns.iter().filter(|own| is_of_inventory(own));
+    let of_inventories = stream::iter(of_inventories)
+        .map(|own| unlabelled(client, own))
+        .buffered(AT_ONCE);
+    let of_inventories: Vec<_> = of_inventories.try_collect().await?;
+    secrets.extend(of_inventories.into_iter().flatten());
     let (registered, alone) = pairs(secrets, owns, selection);
     let orphans = stream::iter(alone)
         .map(async |own| {
@@ -92,10 +90,23 @@ pub(super) async fn fetch(
     Ok(Registrations { registered, checks })
 }
 
-/// Returns true if a WorkerCluster is of a user cluster of KKP, whose registration needs no label.
-fn is_of_kkp(own: &WorkerCluster) -> bool {
+/// Returns true if a registration needs no label: the manager created its WorkerCluster for a
+/// Secret of another program, or it is KKP's.
+fn is_of_inventory(own: &WorkerCluster) -> bool {
     let (namespace, secret) = registration_of(own);
-    secret == SECRET && namespace.is_some_and(|namespace| cluster_in(&namespace).is_some())
+    let is_of_kkp =
+        || secret == SECRET && namespace.is_some_and(|namespace| cluster_in(&namespace).is_some());
+    let mut owners = own.owner_references().iter();
+    owners.any(|owner| owner.kind == "Secret" && owner.name == secret) || is_of_kkp()
+}
+
+/// Reads the Secret that a WorkerCluster names, unless it has the label of a registration.
+async fn unlabelled(client: &Client, own: &WorkerCluster) -> Result<Option<Secret>, kube::Error> {
+    let (namespace, name) = registration_of(own);
+    let secrets: Api<DeserializeGuard<Secret>> =
+        Api::namespaced(client.clone(), &namespace.unwrap_or_default());
+    let found = secrets.get_opt(&name).await?.and_then(|found| found.0.ok());
+    Ok(found.filter(|it| !it.labels().contains_key(WORKER_CLUSTER_LABEL)))
 }
 
 fn names(own: &WorkerCluster, secret: &Secret) -> bool {

@@ -25,7 +25,7 @@ use crate::tenant::access::{AccessRules, ClusterAccess};
 
 /// Checks one tenant. `here` is how far the management cluster's clock is ahead of this machine's.
 pub(super) async fn run_checks(
-    (rules, here): (&AccessRules, Option<SignedDuration>),
+    (rules, keys, here): (&AccessRules, &[String], Option<SignedDuration>),
     secret: &Secret,
     own: Option<&WorkerCluster>,
 ) -> Vec<Check> {
@@ -33,7 +33,7 @@ pub(super) async fn run_checks(
     let place = place.as_str();
     let of_conditions = own.map(|own| conditions::run_checks(place, own));
     let mut checks = of_conditions.unwrap_or_default();
-    let access = match access(rules, secret) {
+    let access = match access((rules, keys), secret) {
         Ok(access) => access,
         Err(error) => {
             let fix = "correct the kubeconfig in the Secret, or create it again by osm tenant add";
@@ -87,8 +87,12 @@ pub(super) async fn run_checks(
     checks
 }
 
-fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess> {
-    Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
+fn access(
+    (rules, keys): (&AccessRules, &[String]),
+    secret: &Secret,
+) -> anyhow::Result<ClusterAccess> {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    Ok(ClusterAccess::parse(kubeconfig_of(secret, &keys)?, rules)?)
 }
 
 async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {

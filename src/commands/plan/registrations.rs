@@ -11,17 +11,22 @@ use super::Question;
 use crate::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
 use crate::client::pages;
 use crate::commands::{inventory, selection::bare_secret};
-use crate::fleet::discovery::{
-    kkp::{ReadSettings, SECRET},
-    with_settings_of,
+use crate::fleet::{
+    discovery::{
+        kkp::{ReadSettings, SECRET},
+        with_settings_of,
+    },
+    worker_clusters::with_defaults,
 };
 use crate::settings::drop_in::deployed::spec_of;
-use crate::tenant::inventory::Inventory;
+use crate::tenant::{id::RegistrationId, inventory::Inventory};
 
 /// A registration.
 pub(super) struct Registered {
     /// The Secret with the kubeconfig.
     pub(super) secret: Secret,
+    /// The inventory that it comes from.
+    pub(super) inventory: Inventory,
     /// What its inventory says about its WorkerCluster, or why that cannot be used. `None` if the
     /// operator writes it.
     derived: Option<Result<WorkerCluster, String>>,
@@ -38,6 +43,11 @@ impl Registered {
         found: Option<WorkerCluster>,
     ) -> anyhow::Result<Option<WorkerCluster>> {
         Ok(match (&self.derived, found) {
+            (None, None) if self.inventory != Inventory::Label => {
+                let namespace = self.secret.namespace().unwrap_or_default();
+                let id = RegistrationId::new(&namespace, &self.secret.name_any());
+                Some(with_defaults(&id, &self.inventory))
+            }
             (None, found) => found,
             (Some(Ok(derived)), None) => Some(derived.clone()),
             (Some(Ok(derived)), Some(own)) => Some(WorkerCluster {
@@ -69,10 +79,24 @@ pub(super) async fn registrations(
                 let found = question.selection.registrations(client, label).await?;
                 all.extend(found.into_iter().map(|secret| Registered {
                     secret,
+                    inventory: inventory.clone(),
                     derived: None,
                 }));
             }
             Inventory::Kkp => all.extend(of_kkp(client, question).await?),
+            Inventory::Rule(rule) => {
+                let found = inventory::matching(client, &question.selection, rule).await?;
+                ensure!(
+                    !found.is_empty(),
+                    "no Secret matches the rule {}",
+                    rule.name
+                );
+                all.extend(found.into_iter().map(|secret| Registered {
+                    secret,
+                    inventory: inventory.clone(),
+                    derived: None,
+                }));
+            }
         }
     }
     Ok(all)
@@ -93,6 +117,7 @@ async fn of_kkp(client: &Client, question: &Question) -> anyhow::Result<Vec<Regi
             if let Some(manager) = managers.remove(&namespace) {
                 all.push(Registered {
                     secret,
+                    inventory: Inventory::Kkp,
                     derived: Some(manager.worker_cluster(&namespace, &read)),
                 });
             }

@@ -103,7 +103,7 @@ impl Tenant {
         let id = TenantId::new(&namespace);
         let policy = policy_of(client, question, &id).await?;
         let defaults = &settings.tenant_defaults;
-        let (access, worker) = connect(question, &policy, registration)?;
+        let (access, worker) = connect(question, &policy, registered)?;
         let worker_cluster = worker_cluster(client, registration).await?;
         let worker_cluster = registered.served_with(worker_cluster)?;
         let own = worker_cluster.as_ref();
@@ -184,9 +184,11 @@ impl Tenant {
 fn connect(
     question: &Question,
     policy: &TenantPolicy,
-    registration: &Secret,
+    registered: &Registered,
 ) -> anyhow::Result<(ClusterAccess, Client)> {
-    let access = ClusterAccess::parse(kubeconfig_of(registration)?, &policy.access)?;
+    let keys = registered.inventory.keys();
+    let kubeconfig = kubeconfig_of(&registered.secret, &keys)?;
+    let access = ClusterAccess::parse(kubeconfig, &policy.access)?;
     let caller = Caller {
         user_agent: transport::user_agent(&question.settings.replica.instance),
         audience: Audience::Operator,
@@ -205,10 +207,13 @@ fn connect(
     Ok((access, worker))
 }
 
-/// The kubeconfig of a registration, as `osm run` finds it.
-pub(in crate::commands) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u8]> {
+/// The kubeconfig of a registration, as `osm run` finds it under one of these keys.
+pub(in crate::commands) fn kubeconfig_of<'a>(
+    registration: &'a Secret,
+    keys: &[&str],
+) -> anyhow::Result<&'a [u8]> {
     let data = registration.data.as_ref();
-    let found = data.and_then(|data| data.get(access::kubeconfig_key(data)?));
+    let found = data.and_then(|data| data.get(access::kubeconfig_key(data, keys)?));
     let ByteString(kubeconfig) = found.context("the registration has no kubeconfig")?;
     Ok(kubeconfig)
 }

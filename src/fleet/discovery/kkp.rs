@@ -22,10 +22,7 @@ use tokio::{sync::Semaphore, time::sleep};
 
 use self::hints::{Hint, Hints};
 use super::{Discovered, Registration, Settings};
-use crate::api::{
-    names::WORKER_CLUSTER_LABEL,
-    worker_cluster::{WorkerCluster, WorkerClusterSpec},
-};
+use crate::api::worker_cluster::{WorkerCluster, WorkerClusterSpec};
 use crate::client::{retry_delay::RetryDelay, watch::Scope};
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::RegistrationId, inventory::Inventory, report::counted};
@@ -140,8 +137,8 @@ impl UserCluster {
             return Err(LeftOut::Running(counted(replicas, "replica", "replicas")));
         }
         let secret = self.secret.as_ref().ok_or(LeftOut::NoKubeconfig)?;
-        let labels = secret.labels.as_ref();
-        if labels.is_some_and(|labels| labels.contains_key(WORKER_CLUSTER_LABEL)) {
+        let labels = secret.labels.iter().flat_map(|labels| labels.keys());
+        if !Inventory::Kkp.has(SECRET, labels) {
             return Err(LeftOut::Labelled);
         }
         Ok(match self.manager.worker_cluster(&self.namespace, read) {
@@ -249,9 +246,8 @@ impl Finder {
                 }
                 self.registered.insert(namespace);
                 let registration = Registration {
-                    inventory: Inventory::Kkp,
                     settings,
-                    ..super::registration(secret)
+                    ..super::registration(&Inventory::Kkp, secret)
                 };
                 let present = Discovered::Present(Box::new(registration));
                 self.found.push_back(present);

@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, ResourceExt, api::PostParams};
 use tokio::time::timeout;
 
 use super::{EngageError, Params};
 use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
 use crate::fleet::{
-    discovery::{Settings, with_settings_of},
+    discovery::{Registration, Settings, with_settings_of},
     worker_clusters,
 };
 use crate::telemetry::chain::chain;
+use crate::tenant::inventory::Inventory;
 
 /// Returns the WorkerCluster. It is created if it does not exist, and updated if the inventory has
 /// other settings.
@@ -54,15 +56,19 @@ async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> 
         ));
     }
     let deleted = registered.last.borrow().clone();
-    let new = match (&params.registration.settings, deleted) {
+    let inventory = &params.registration.inventory;
+    let mut new = match (&params.registration.settings, deleted) {
         (_, Some(deleted)) => worker_clusters::restored(&deleted),
-        (Settings::Operator, None) => worker_clusters::with_defaults(&registered.id),
+        (Settings::Operator, None) => worker_clusters::with_defaults(&registered.id, inventory),
         (Settings::Inventory(derived), None) => derived.as_ref().clone(),
         (Settings::Unusable(why), None) => {
             let message = format!("the settings in the inventory cannot be used: {why}");
             return Err(refused(message));
         }
     };
+    if *inventory != Inventory::Label {
+        new.metadata.owner_references = Some(vec![owner(params.registration)]);
+    }
     let created = worker_clusters::create(&management, &new).await;
     created.map_err(|error| {
         let why = format!("cannot create the WorkerCluster: {}", chain(&error));
@@ -73,6 +79,18 @@ async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> 
         }
     })?;
     seen(params, |_| true).await
+}
+
+/// Returns the reference to the Secret that another program made. When that program deletes it,
+/// Kubernetes deletes what was created for it.
+fn owner(registration: &Registration) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
+        name: registration.id.name.to_string(),
+        uid: registration.uid.clone(),
+        ..OwnerReference::default()
+    }
 }
 
 /// Returns true if the API server finds the settings invalid, as they stay until they change.

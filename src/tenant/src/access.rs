@@ -29,22 +29,18 @@ pub use server::Server;
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
 pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The keys under which a registration's Secret may have its kubeconfig: ours, then Cluster API's.
-const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
-
 /// The number of hexadecimal digits of the digest, enough to tell two kubeconfigs apart.
 const FINGERPRINT_DIGITS: usize = 16;
 
-/// Returns the key under which a Secret has its kubeconfig: the first key with a text, or the first
-/// existing key if all are blank.
-pub fn kubeconfig_key(data: &BTreeMap<String, ByteString>) -> Option<&'static str> {
+/// Returns which of these keys has a Secret's kubeconfig: the first one with a text, or the first
+/// existing one if all are blank.
+pub fn kubeconfig_key<'a>(
+    data: &BTreeMap<String, ByteString>,
+    keys: &[&'a str],
+) -> Option<&'a str> {
     let is_blank = |ByteString(bytes): &ByteString| bytes.trim_ascii().is_empty();
-    let present = || {
-        KUBECONFIG_KEYS
-            .iter()
-            .copied()
-            .filter(|key| data.contains_key(*key))
-    };
+    let keys = keys.iter().copied();
+    let present = || keys.clone().filter(|key| data.contains_key(*key));
     let filled = present().find(|key| data.get(*key).is_some_and(|bytes| !is_blank(bytes)));
     filled.or_else(|| present().next())
 }

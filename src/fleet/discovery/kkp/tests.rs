@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
+use crate::api::names::WORKER_CLUSTER_LABEL;
 
 /// Longer than all delays of a read that fails a few times.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
+    runtime::watcher,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -172,8 +173,10 @@ async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
         placement,
         management: management.client(),
         scope,
-        sources: vec![Source::Label {
-            selector: "operatingsystemmanager.k8c.io/worker-cluster=true".to_owned(),
+        sources: vec![Source::Secrets {
+            inventory: Inventory::Label,
+            selected: watcher::Config::default()
+                .labels("operatingsystemmanager.k8c.io/worker-cluster=true"),
         }],
         cancel: CancellationToken::new(),
     }));

@@ -1,0 +1,110 @@
+//! Secrets that other programs make for worker clusters: no label, and no command for each.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
+use osm::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
+
+use crate::suite::administrator::{create, delete, list};
+use crate::suite::commands::{Admin, a_file, path};
+use crate::suite::fixtures::{a_machine_deployment, a_secret};
+use crate::suite::process::Manager;
+use crate::suite::stage::{Stage, Tenant, conditions, message};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+const CLUSTER_API: &str = "cluster.x-k8s.io/secret";
+
+fn of_cluster_api(name: &str, (key, value): (&str, &str)) -> Secret {
+    Secret {
+        type_: Some(CLUSTER_API.to_owned()),
+        ..a_secret(name, (key, value))
+    }
+}
+
+async fn has(tenant: &Tenant, name: &str, data: (&str, &str)) {
+    create(&tenant.registrations(), &of_cluster_api(name, data)).await;
+}
+
+pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static World) {
+    let stage = Stage::open(world, "cluster-api");
+    let [tenant, hostile, registered] = stage.tenants(["tenant", "hostile", "registered"]).await;
+    let manager = Manager::start(&stage, &["--inventory", "cluster-api"]).await;
+    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
+    has(&tenant, "prod-kubeconfig", ("value", &kubeconfig)).await;
+    // Cluster API's other Secrets have the same type.
+    has(&tenant, "prod-ca", ("tls.crt", "a certificate")).await;
+    let exec = kubeconfig.replace("token:", "exec: {command: /bin/true}\n    token:");
+    has(&hostile, "prod-kubeconfig", ("value", &exec)).await;
+    // This one is its operator's alone, and waits for a manager with that inventory.
+    let mut labelled = of_cluster_api("prod-kubeconfig", ("value", &kubeconfig));
+    let label = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
+    labelled.metadata.labels = Some([label].into());
+    create(&registered.registrations(), &labelled).await;
+
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    let own = tenant.says_of("prod", ("Ready", "True", "Ready")).await;
+    let owner = own.owner_references().first();
+    let owner = owner.map(|owner| (owner.kind.as_str(), owner.name.as_str()));
+    assert_eq!(owner, Some(("Secret", "prod-kubeconfig")), "{own:?}");
+    let refused = ("Registered", "False", "KubeconfigRefused");
+    let own = hostile.says_of("prod", refused).await;
+    assert!(message(&own, "Registered").contains("exec"), "{own:?}");
+    let all = list(&tenant.worker_clusters()).await;
+    assert_eq!(all.len(), 1, "a certificate authority registers nothing");
+
+    it_is_listed(&tenant, [&hostile, &registered]).await;
+    it_is_planned_and_examined(&tenant).await;
+    delete(&tenant.registrations(), "prod-kubeconfig").await;
+    is_left(&tenant.worker_clusters(), "prod").await;
+    manager.stop().await;
+    let none = list(&registered.worker_clusters()).await;
+    assert!(none.is_empty(), "{none:?}");
+}
+
+/// Where there is a garbage collector, nothing stays; where there is none, the status says it.
+pub async fn is_left(worker_clusters: &Api<WorkerCluster>, name: &str) {
+    let removed = ("Registered", "False", "RegistrationRemoved");
+    let is_left = |all: &BTreeMap<String, WorkerCluster>| {
+        let mut all = all.values().filter(|it| it.name_any() == name);
+        all.all(|it| conditions(it).contains(&removed))
+    };
+    drop(wait::for_objects(worker_clusters, &format!("{name} is left"), is_left).await);
+}
+
+async fn it_is_listed(tenant: &Tenant, [hostile, registered]: [&Tenant; 2]) {
+    let admin = Admin::of(tenant);
+    let shown = admin.osm(&["tenants", "--inventory", "cluster-api"]).await;
+    for (tenant, state) in [
+        (tenant, "Ready"),
+        (hostile, "KubeconfigRefused"),
+        (registered, "LeftOut"),
+    ] {
+        let mut lines = shown.out.lines();
+        let line = lines.find(|line| line.starts_with(&tenant.namespace));
+        let words = line.map(|line| line.split_whitespace().take(4).collect::<Vec<_>>());
+        let wanted = vec![tenant.namespace.as_str(), "prod", "-", state];
+        assert_eq!(words, Some(wanted), "{shown:?}");
+    }
+    let rules = a_file("- {name: ours, type: cluster.x-k8s.io/secret, key: value}");
+    let words = ["tenants", "--inventory", "ours", "--inventory-rules"];
+    let shown = admin.osm(&[&words[..], &[path(&rules)]].concat()).await;
+    assert!(shown.out.contains("prod-ca"), "{shown:?}");
+    let unknown = admin.osm(&["tenants", "--inventory", "cluster-apy"]).await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.err.contains("cluster-api, kamaji"), "{unknown:?}");
+}
+
+async fn it_is_planned_and_examined(tenant: &Tenant) {
+    let admin = Admin::of(tenant);
+    let reach = ["-n", &tenant.namespace, "--allow-loopback-servers"];
+    let words = ["plan", "--inventory", "cluster-api"];
+    let plan = admin.osm(&[&words[..], &reach].concat()).await;
+    assert!(plan.out.ends_with("workers: unchanged\n"), "{plan:?}");
+    let doctor = admin.osm(&[&["doctor"][..], &reach].concat()).await;
+    let mut lines = doctor.out.lines();
+    let line = lines.find(|line| line.contains(&tenant.namespace) && line.contains("identity"));
+    assert!(line.is_some_and(|line| line.contains("ok")), "{doctor:?}");
+    assert!(!doctor.out.contains("label"), "{doctor:?}");
+}
