@@ -14,6 +14,7 @@ pub mod pages;
 pub mod permits;
 pub mod rate_limit;
 pub mod recurring;
+pub mod renewable;
 pub mod retry_delay;
 pub mod sent_events;
 pub mod statistics;

@@ -48,8 +48,8 @@ fn rbac_files() -> Vec<(PathBuf, String)> {
     let webhook = folder.join("../kustomize/components/webhook/rbac.yaml");
     files
         .map(|entry| entry.expect("the entry is readable").path())
-        .filter(|path| !path.ends_with("kustomization.yaml"))
-        .chain([webhook])
+        .filter(|path| path.is_file() && !path.ends_with("kustomization.yaml"))
+        .chain([folder.join("kkp-seed/management.yaml"), webhook])
         .map(|path| {
             let text = fs::read_to_string(&path).expect("the file is text");
             (path, text)

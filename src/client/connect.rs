@@ -152,6 +152,15 @@ impl Clients {
         Client::new(service, "default")
     }
 
+    /// Returns a source of clients with the same parts, but for the transport.
+    #[must_use]
+    pub fn with_transport(&self, transport: Transport) -> Self {
+        Self::new(ClientParts {
+            transport,
+            ..ClientParts::clone(&self.0)
+        })
+    }
+
     fn service(&self) -> TenantService {
         ClientParts::clone(&self.0).into()
     }

@@ -4,6 +4,7 @@
 //! tried at once. All of this costs other tenants nothing but a share of the permits.
 
 mod give_back;
+mod renew;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -17,6 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::renew::Served;
 use super::{
     discovery::Registration,
     engage::{self, Attempt, EngageError, EngageLatency},
@@ -160,29 +162,32 @@ impl Task {
             let status = &self.registered.status;
             status.update(|report| report.findings.remove(&ConditionType::Released).is_some());
             let stop = cancel.child_token();
-            let id = self.registered.id.clone();
-            let is_over = {
-                let serving = Box::pin(self.serve(registration, stop.clone())).fuse();
-                tokio::pin!(serving);
-                // Cancellation comes first: else a burst of changes could delay the end.
-                let is_over = tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => true,
-                    changed = registrations.changed() => changed.is_err(),
-                    () = &mut serving => false,
-                };
-                stop.cancel();
-                finish(serving, &id).await;
-                is_over
-            };
-            if is_over {
+            let (shared, registered) = (Arc::clone(&self.shared), Arc::clone(&self.registered));
+            let served = Served::default();
+            let serving = Box::pin(self.serve(&served, stop.clone())).fuse();
+            tokio::pin!(serving);
+            let other = another(
+                (&shared, &registered),
+                (&served, registration),
+                &mut registrations,
+            );
+            // Cancellation comes first: else a burst of changes could delay the end.
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                () = other => {}
+                () = &mut serving => {}
+            }
+            stop.cancel();
+            finish(serving, &registered.id).await;
+            if cancel.is_cancelled() {
                 return;
             }
         }
     }
 
     /// Engages the cluster and serves it, as often as necessary, until `stop` is cancelled.
-    async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
+    async fn serve(&mut self, served: &Served, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
         let mut latency = EngageLatency::new(&self.shared.metrics);
         // The health of a new kubeconfig is unknown, whatever it was with the previous one.
@@ -201,6 +206,11 @@ impl Task {
             }) => {}
         }
         while !stop.is_cancelled() {
+            // The latest: a renewed credential ends no loop.
+            let registration = self.registered.registration.borrow().clone();
+            let Some(registration) = registration else {
+                return;
+            };
             let mut worker_clusters = self.registered.worker_cluster.subscribe();
             let mut ownerships = self.registered.ownership.subscribe();
             worker_clusters.borrow_and_update();
@@ -221,7 +231,9 @@ impl Task {
                     let engaged_with = registration.fingerprint();
                     let status = &self.registered.status;
                     status.set(|report| &mut report.kubeconfig, engaged_with);
+                    served.begin(&policy, &attempt);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
+                    served.end();
                     // The cause that ended this engagement may end the next one as quickly.
                     let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;
                     continue;
@@ -385,6 +397,24 @@ impl Task {
                 _ = ownerships.changed() => {}
             }
         }
+    }
+}
+
+/// Waits until the registration changes, or is removed. A renewed credential of a cluster that is
+/// served is taken over meanwhile, and is no such change.
+async fn another(
+    (shared, registered): (&Shared, &RegisteredCluster),
+    (served, mut current): (&Served, Arc<Registration>),
+    registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
+) {
+    while registrations.changed().await.is_ok() {
+        let Some(new) = registrations.borrow_and_update().clone() else {
+            return;
+        };
+        if !served.renew((shared, registered), (&current, &new)).await {
+            return;
+        }
+        current = new;
     }
 }
 

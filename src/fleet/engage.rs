@@ -15,7 +15,7 @@ mod warn_of_expiry;
 use std::{sync::Arc, time::Duration};
 
 use kube::{Client, ResourceExt};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 pub(super) use self::engage_error::not_prepared;
 use self::engage_error::{not_connected, prerequisite_failed};
@@ -53,13 +53,15 @@ use crate::client::{
     fence::Fence,
     health::Health,
     rate_limit::Budget,
+    renewable::Renewable,
+    transport::Transport,
 };
 use crate::telemetry::{
     chain::chain,
     metrics::{Attempted, ClusterKind},
 };
 use crate::tenant::{
-    access::{ClusterAccess, expiry::Expiry},
+    access::{ClusterAccess, Principal, expiry::Expiry},
     cluster_info::ClusterInfo,
     policy::TenantPolicy,
     report::{ConditionState, excerpt},
@@ -110,7 +112,11 @@ pub struct Attempt {
     /// The cluster's health.
     pub health: Arc<Health>,
     /// The credentials in the kubeconfig that expire.
-    pub expiries: Arc<[Expiry]>,
+    pub expiries: watch::Sender<Arc<[Expiry]>>,
+    /// The transport of the worker cluster's clients.
+    pub transport: Renewable,
+    /// Whose credential the kubeconfig has, if it says so.
+    pub principal: Option<Principal>,
 }
 
 /// Tries once to engage the cluster.
@@ -140,7 +146,8 @@ async fn attempt_for(
     let shown = excerpt(&server, URL_CHARACTERS_MAX);
     tenant_status.set(|report| &mut report.server, Some(shown));
 
-    let worker_clients = worker_clients(params, &access)?;
+    let transport = Renewable::new(transport(params, &access)?);
+    let worker_clients = worker_clients(params, transport.transport());
     let worker = worker_clients.client();
     let home = worker_cluster.spec.home;
     identify::identify(params, &worker, worker_cluster).await?;
@@ -175,7 +182,9 @@ async fn attempt_for(
         cluster_info: Arc::new(cluster_info),
         predecessor,
         health: Arc::clone(params.health),
-        expiries: expiries.into(),
+        expiries: watch::Sender::new(expiries.into()),
+        transport,
+        principal: access.principal(),
     })
 }
 
@@ -246,12 +255,15 @@ fn no_key(registration: &Registration) -> String {
     }
 }
 
-fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, EngageError> {
-    let transport = (params.shared.connector)(access, &params.policy.access).map_err(|error| {
+fn transport(params: &Params<'_>, access: &ClusterAccess) -> Result<Transport, EngageError> {
+    (params.shared.connector)(access, &params.policy.access).map_err(|error| {
         let why = chain(error.as_ref()).to_string();
         EngageError::refused(ConditionType::Registered, Reason::KubeconfigRefused, why)
-    })?;
-    Ok(Clients::new(ClientParts {
+    })
+}
+
+fn worker_clients(params: &Params<'_>, transport: Transport) -> Clients {
+    Clients::new(ClientParts {
         transport,
         budget: Arc::clone(params.worker_budget),
         share: None,
@@ -261,7 +273,7 @@ fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients
         memory: Some(Arc::clone(&params.shared.memory)),
         kind: ClusterKind::Worker,
         metrics: params.shared.metrics.clone(),
-    }))
+    })
 }
 
 /// Checks that the previous manager has stopped. Nothing is written before that.

@@ -52,7 +52,7 @@ impl Seed {
         server.apply(namespace).await;
         let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
         server.apply(&definitions).await;
-        for file in ["rbac/management", "kustomize/kkp-seed/rbac"] {
+        for file in ["rbac/management", "rbac/kkp-seed/management"] {
             server.apply_file(&format!("manifests/{file}.yaml")).await;
         }
         let leases: Api<Lease> = Api::namespaced(server.admin().await, MANAGER.namespace);

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::Api;
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, REVISION};
+use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
 use crate::suite::administrator::{delete, get, list, merge};
+use crate::suite::audit::told;
 use crate::suite::commands::Admin;
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::logged;
@@ -189,6 +192,40 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
     manager.stop().await;
 }
 
+pub async fn a_renewed_credential_is_taken_over_without_a_list(world: &'static World) {
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "renewed")).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    tenant.says("Ready", "True", "Ready").await;
+    let kubeconfig = |found: &WorkerCluster| found.status.as_ref()?.observed_kubeconfig.clone();
+    let before = kubeconfig(&get(&tenant.worker_clusters(), WORKER).await);
+    let old = token_secrets(&tenant).await;
+    tenant.worker.settle_audit().await;
+    let renewed_at = Timestamp::now();
+    let renewed = tenant.worker.kubeconfig(IN_WORKER).await;
+    tenant.set_kubeconfig(&renewed).await;
+    let is_taken = |found: &WorkerCluster| kubeconfig(found) != before;
+    wait::for_object(&tenant.worker_clusters(), WORKER, "it is taken", is_taken).await;
+    for name in old {
+        delete(&tenant.tokens(), &name).await;
+    }
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
+    tenant.worker.settle_audit().await;
+    let mut lists = tenant.requests(renewed_at);
+    lists.retain(|request| request.verb == "list" && request.resource == "machinedeployments");
+    assert!(lists.is_empty(), "{}", told(&lists));
+
+    // Another user is another matter: the cluster is engaged again.
+    let stranger = Account {
+        namespace: "default",
+        name: "default",
+    };
+    let stranger = tenant.worker.kubeconfig(stranger).await;
+    tenant.set_kubeconfig(&stranger).await;
+    tenant.says("Connected", "False", "Degraded").await;
+    manager.stop().await;
+}
+
 async fn token_secrets(tenant: &Tenant) -> Vec<String> {
     let all = list(&tenant.tokens()).await;
     let is_token =
@@ -254,16 +291,17 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
 }
 
 /// Between two failures other calls succeed. The log has the failure once all the same.
+/// The name for a scenario that reads the log, which both kinds of servers share.
+fn of_kind(world: &World, [real, fake]: [&'static str; 2]) -> &'static str {
+    world.management.real().map_or(fake, |_| real)
+}
+
 pub async fn a_kubeconfig_without_rights_is_tried_again_and_logged_once(world: &'static World) {
     const NOBODY: Account = Account {
         namespace: "default",
         name: "nobody",
     };
-    // Both kinds of servers share the log.
-    let name = match world.management.real() {
-        Some(_) => "no-rights-real",
-        None => "no-rights-fake",
-    };
+    let name = of_kind(world, ["no-rights-real", "no-rights-fake"]);
     let (tenant, manager) = Manager::with_tenant(&Stage::open(world, name)).await;
     let begun = jiff::Timestamp::now();
     let account = "{apiVersion: v1, kind: ServiceAccount, \
@@ -362,7 +400,10 @@ pub async fn an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back(
 pub async fn a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "late-start");
+    let stage = Stage::open(
+        world,
+        of_kind(world, ["late-start-real", "late-start-fake"]),
+    );
     let tenant = stage.tenant().await;
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     drop(tenant.create(&a_machine_deployment("workers")).await);

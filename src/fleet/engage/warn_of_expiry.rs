@@ -1,6 +1,8 @@
 //! Keeps the condition about credentials that expire.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
 
 use crate::api::condition::ConditionType;
 use crate::client::{clock::Clock, tenant_status::TenantStatus};
@@ -15,10 +17,17 @@ pub fn warn_of_expiry(status: &TenantStatus, clock: &Clock, expiries: &[Expiry])
     status.set_condition(ConditionType::CredentialValid, found);
 }
 
-/// Checks until cancelled.
-pub async fn keep_warning_of_expiry(status: &TenantStatus, clock: &Clock, expiries: &[Expiry]) {
+/// Checks until cancelled. They change when a credential is renewed.
+pub async fn keep_warning_of_expiry(
+    status: &TenantStatus,
+    clock: &Clock,
+    expiries: &watch::Sender<Arc<[Expiry]>>,
+) {
+    let mut expiries = expiries.subscribe();
     loop {
-        tokio::time::sleep(INTERVAL).await;
-        warn_of_expiry(status, clock, expiries);
+        // The sender lives as long as the cluster is served.
+        let _ = timeout(INTERVAL, expiries.changed()).await;
+        let current = expiries.borrow_and_update().clone();
+        warn_of_expiry(status, clock, &current);
     }
 }

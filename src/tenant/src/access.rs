@@ -12,18 +12,20 @@ use k8s_openapi::ByteString;
 use rustls::{RootCertStore, pki_types::ServerName};
 use sha2::{Digest, Sha256};
 
-use super::{address::AddressRules, egress::EgressProxy, secret_text::SecretText};
+use super::{address::AddressRules, egress::EgressProxy};
 
 mod credential;
 mod document;
 mod error;
 pub mod expiry;
 mod pem;
+mod principal;
 mod server;
 
 pub use credential::{ClientCertificate, Credential};
 use document::Node;
 pub use error::AccessError;
+pub use principal::Principal;
 pub use server::Server;
 
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
@@ -92,10 +94,6 @@ pub struct ClusterAccess {
     pub credential: Credential,
 }
 
-/// A digest that shows whether the access to a cluster changed. It is only kept in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AccessDigest([u8; 32]);
-
 impl ClusterAccess {
     /// Parses a kubeconfig. Everything that is not on the allow-list is refused.
     ///
@@ -151,33 +149,6 @@ impl ClusterAccess {
             credential: Credential::parse(user)?,
         })
     }
-
-    /// Returns a digest that changes whenever anything changes.
-    pub fn digest(&self) -> AccessDigest {
-        let url = self.server.url();
-        let name = self.tls_server_name.as_deref().unwrap_or_default();
-        let token = self.credential.token().map_or("", SecretText::expose);
-        let (certificate, key) = self
-            .credential
-            .certificate()
-            .map_or((&[][..], ""), |pair| (&pair.certificate, pair.key.expose()));
-        let parts = [
-            url.as_bytes(),
-            &self.certificate_authority,
-            name.as_bytes(),
-            token.as_bytes(),
-            certificate,
-            key.as_bytes(),
-        ];
-        let mut digest = Sha256::new();
-        for part in parts {
-            // The length before each part ensures that no part can be mistaken for the end of
-            // another.
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-        AccessDigest(digest.finalize().into())
-    }
 }
 
 impl fmt::Debug for ClusterAccess {
@@ -187,12 +158,6 @@ impl fmt::Debug for ClusterAccess {
             .field("server", &self.server.url())
             .field("credential", &self.credential)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for AccessDigest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("AccessDigest(..)")
     }
 }
 

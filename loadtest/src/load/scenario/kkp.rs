@@ -25,7 +25,7 @@ use crate::load::{
 };
 
 /// The manager's rights in a seed.
-const ROLE: &str = include_str!("../../../../manifests/kustomize/kkp-seed/rbac.yaml");
+const ROLE: &str = include_str!("../../../../manifests/rbac/kkp-seed/management.yaml");
 /// User clusters that are handed over one by one.
 const ONE_BY_ONE: usize = 100;
 /// The time between two of them.

@@ -1,3 +1,4 @@
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::{
@@ -7,6 +8,7 @@ use super::{
     },
     *,
 };
+use crate::secret_text::SecretText;
 
 mod hostile;
 mod yaml;
@@ -313,13 +315,19 @@ fn the_rules_for_addresses_hold_for_literal_ones() {
 }
 
 #[test]
-fn the_digest_changes_with_everything_that_counts_and_with_nothing_else() {
+fn the_principal_changes_with_server_and_user_and_not_with_a_renewed_credential() {
     let pki = a_pki();
-    let kubeconfig = a_kubeconfig(&pki);
-    let digest = |kubeconfig: &Value| parse(kubeconfig).unwrap().digest();
-    let before = digest(&kubeconfig);
-    let noted = with(kubeconfig.clone(), "/somebodys-note", json!("hello"));
-    assert_eq!(digest(&noted), before);
+    let token = |sub: &str, exp: u32| {
+        let claims = json!({ "iss": "a", "sub": sub, "exp": exp }).to_string();
+        json!(format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims)))
+    };
+    let of_user = "/users/0/user/token";
+    let kubeconfig = with(a_kubeconfig(&pki), of_user, token("osm", 1));
+    let principal = |kubeconfig: &Value| parse(kubeconfig).unwrap().principal();
+    let before = principal(&kubeconfig);
+    assert!(before.is_some());
+    let renewed = with(kubeconfig.clone(), of_user, token("osm", 2));
+    assert_eq!(principal(&renewed), before);
     let other_authority = format!("{}{}", pki.authority, pki.certificate);
     for (pointer, value) in [
         (
@@ -335,7 +343,7 @@ fn the_digest_changes_with_everything_that_counts_and_with_nothing_else() {
             json!("https://api.berlin.example.:6443"),
         ),
         ("/clusters/0/cluster/tls-server-name", json!("kubernetes")),
-        ("/users/0/user/token", json!("another-token")),
+        (of_user, token("another", 1)),
         (
             "/users/0/user",
             json!({
@@ -345,7 +353,15 @@ fn the_digest_changes_with_everything_that_counts_and_with_nothing_else() {
         ),
     ] {
         let changed = with(kubeconfig.clone(), pointer, value);
-        assert_ne!(digest(&changed), before, "{pointer}");
+        assert_ne!(principal(&changed), before, "{pointer}");
+    }
+    for opaque in ["another-token", "a.b.c", "e30.e30.c2ln"] {
+        let changed = with(kubeconfig.clone(), of_user, json!(opaque));
+        assert_eq!(
+            principal(&changed),
+            None,
+            "{opaque} does not say whose it is"
+        );
     }
 }
 
@@ -360,7 +376,7 @@ fn nothing_secret_is_printed() {
     let access = parse(&with(a_kubeconfig(&pki), USER, user)).unwrap();
     let shown = format!(
         "{access:?} {:?} {:?}",
-        access.digest(),
+        access.principal(),
         access.credential.certificate()
     );
     assert!(
