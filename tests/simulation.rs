@@ -4,7 +4,7 @@
 //! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
 //! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many
 //! that probably nobody has run before, from the number `OSM_SIMULATION_NEW_FROM` on if that is
-//! set. `OSM_SIMULATION_THIRD=n`, from 0 to 2, runs one third of all these.
+//! set. `OSM_SIMULATION_SIXTH=n`, from 0 to 5, runs one sixth of all these.
 
 #[path = "sweep/fixtures.rs"]
 mod fixtures;
@@ -80,8 +80,8 @@ fn main() -> ExitCode {
         let first = NEW + number("OSM_SIMULATION_NEW_FROM").unwrap_or_else(drawn);
         let all = blocks(0..known).chain(blocks(first..first + new));
         // Of each three blocks the one of this number, or all.
-        let third = number("OSM_SIMULATION_THIRD");
-        let is_meant = |index: u64| third.is_none_or(|third| index % 3 == third);
+        let sixth = number("OSM_SIMULATION_SIXTH");
+        let is_meant = |index: u64| sixth.is_none_or(|sixth| index % 6 == sixth);
         let chosen = (0..).zip(all).filter(|(index, _)| is_meant(*index));
         chosen.map(|(_, trial)| trial).collect()
     };

@@ -166,7 +166,7 @@ async fn rotate(stage: &Stage, turn: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn watches_secrets(request: &AuditEntry) -> bool {
+fn watches_secrets(request: &AuditEntry) -> bool {
     request.verb == Verb::Watch && request.target.resource == "secrets"
 }
 
