@@ -3,8 +3,8 @@
 //! A failure is retried with a delay that grows up to a limit, with jitter. A changed kubeconfig is
 //! tried at once. All of this costs other tenants nothing but a share of the permits.
 
+mod changes;
 mod give_back;
-mod renew;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::renew::Served;
+use self::changes::Served;
 use super::{
     discovery::Registration,
     engage::{self, Attempt, EngageError, EngageLatency},
@@ -162,15 +162,11 @@ impl Task {
             let status = &self.registered.status;
             status.update(|report| report.findings.remove(&ConditionType::Released).is_some());
             let stop = cancel.child_token();
-            let (shared, registered) = (Arc::clone(&self.shared), Arc::clone(&self.registered));
-            let served = Served::default();
+            let id = self.registered.id.clone();
+            let served = Served::new(&self.shared, &self.registered, &self.management);
             let serving = Box::pin(self.serve(&served, stop.clone())).fuse();
             tokio::pin!(serving);
-            let other = another(
-                (&shared, &registered),
-                (&served, registration),
-                &mut registrations,
-            );
+            let other = another(&served, registration, &mut registrations);
             // Cancellation comes first: else a burst of changes could delay the end.
             tokio::select! {
                 biased;
@@ -179,7 +175,7 @@ impl Task {
                 () = &mut serving => {}
             }
             stop.cancel();
-            finish(serving, &registered.id).await;
+            finish(serving, &id).await;
             if cancel.is_cancelled() {
                 return;
             }
@@ -400,18 +396,18 @@ impl Task {
     }
 }
 
-/// Waits until the registration changes, or is removed. A renewed credential of a cluster that is
-/// served is taken over meanwhile, and is no such change.
+/// Waits until the registration is removed, or changes in another way than one that a cluster that
+/// is served can take over.
 async fn another(
-    (shared, registered): (&Shared, &RegisteredCluster),
-    (served, mut current): (&Served, Arc<Registration>),
+    served: &Served,
+    mut current: Arc<Registration>,
     registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
 ) {
     while registrations.changed().await.is_ok() {
         let Some(new) = registrations.borrow_and_update().clone() else {
             return;
         };
-        if !served.renew((shared, registered), (&current, &new)).await {
+        if !served.take_over(&current, &new).await {
             return;
         }
         current = new;

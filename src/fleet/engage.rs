@@ -25,6 +25,7 @@ pub use self::{
     identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_probing::keep_probing,
+    own_worker_cluster::{Following, follow_settings},
     until_admitted::until_admitted,
     until_another_serves::{let_others_serve, until_another_serves},
     warn_of_expiry::{keep_warning_of_expiry, warn_of_expiry},

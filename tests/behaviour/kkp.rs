@@ -153,7 +153,7 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
 
     is_listed(&seed).await;
     there_and_back(&seed, &first).await;
-    follows_a_change(&seed).await;
+    follows_a_change(&seed, &second).await;
     is_forgotten(&seed).await;
     manager.stop().await;
     for cluster in [&first, &second, &third] {
@@ -242,8 +242,10 @@ async fn there_and_back(seed: &Seed, cluster: &Server) {
 }
 
 /// A setting changes in KKP.
-async fn follows_a_change(seed: &Seed) {
+async fn follows_a_change(seed: &Seed, cluster: &Server) {
     let namespace = "cluster-second";
+    cluster.settle_audit().await;
+    let begun = Timestamp::now();
     let line = [LINE, &["-pause-image", "registry.example/pause:new"]].concat();
     seed.server.apply(&deployment(namespace, (0, &line))).await;
     let api = seed.worker_clusters("second").await;
@@ -256,6 +258,15 @@ async fn follows_a_change(seed: &Seed) {
     seed.server.apply(&deployment(namespace, (0, &wrong))).await;
     seed.says("second", ("Ready", "True", "Ready")).await;
     assert!(is_new(&get(&api, "second").await));
+    // Its documents have the new setting, and nothing was listed for that.
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let name = DerivedNames::new(KUBE_SYSTEM, "workers").config;
+    let has_it = |found: &OperatingSystemConfig| config_text(found).contains("pause:new");
+    wait::for_object(&configs, &name, "it has the new setting", has_it).await;
+    cluster.settle_audit().await;
+    let mut lists = cluster.requests(IN_WORKER, begun);
+    lists.retain(|it| it.verb == "list" && it.resource == "machinedeployments");
+    assert!(lists.is_empty(), "{}", told(&lists));
 }
 
 /// KKP deletes what it made for a cluster.

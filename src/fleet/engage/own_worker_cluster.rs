@@ -1,7 +1,7 @@
 //! The WorkerCluster of a registered cluster. It is created for a registration that has none. If an
 //! inventory has the settings, it follows them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, ResourceExt, api::PostParams};
@@ -9,8 +9,11 @@ use tokio::time::timeout;
 
 use super::{EngageError, Params};
 use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
+use crate::client::connect::Clients;
 use crate::fleet::{
     discovery::{Registration, Settings, with_settings_of},
+    engagement::Shared,
+    registry::RegisteredCluster,
     worker_clusters,
 };
 use crate::telemetry::chain::chain;
@@ -23,9 +26,42 @@ pub(super) async fn find_or_create(params: &Params<'_>) -> Result<Arc<WorkerClus
     worker_clusters::notify(&params.shared.worker_clusters, params.registered);
     let own = params.registered.worker_cluster.borrow().clone();
     match own {
-        Some(own) => follow_inventory(params, own).await,
+        Some(own) => {
+            let following = Following {
+                shared: params.shared,
+                registered: params.registered,
+                management: params.management,
+                settings: &params.registration.settings,
+            };
+            follow_inventory(following, own).await
+        }
         None => create(params).await,
     }
+}
+
+/// The settings of an inventory, and what it takes to follow them.
+#[derive(Clone, Copy)]
+pub struct Following<'a> {
+    /// The state that all tenants share.
+    pub shared: &'a Shared,
+    /// The tenant's registration.
+    pub registered: &'a RegisteredCluster,
+    /// The tenant's share of the management API.
+    pub management: &'a Clients,
+    /// The settings.
+    pub settings: &'a Settings,
+}
+
+/// Updates the WorkerCluster of a cluster that is served, if the inventory has other settings for
+/// it.
+///
+/// # Errors
+///
+/// It is gone, or cannot be updated.
+pub async fn follow_settings(following: Following<'_>) -> Result<(), EngageError> {
+    let own = following.registered.worker_cluster.borrow().clone();
+    let own = own.ok_or_else(|| failed("it is gone".to_owned()))?;
+    follow_inventory(following, own).await.map(drop)
 }
 
 /// Returns an error about the registration.
@@ -78,7 +114,8 @@ async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> 
             failed(why)
         }
     })?;
-    seen(params, |_| true).await
+    let timeout = params.shared.request_timeout;
+    seen((registered, timeout), |_| true).await
 }
 
 /// Returns the reference to the Secret that another program made. When that program deletes it,
@@ -100,19 +137,19 @@ fn is_invalid(error: &kube::Error) -> bool {
 
 /// Updates the WorkerCluster if the inventory has other settings for it.
 async fn follow_inventory(
-    params: &Params<'_>,
+    following: Following<'_>,
     own: Arc<WorkerCluster>,
 ) -> Result<Arc<WorkerCluster>, EngageError> {
-    let Settings::Inventory(derived) = &params.registration.settings else {
+    let Settings::Inventory(derived) = following.settings else {
         return Ok(own);
     };
     let wanted = with_settings_of(&own.spec, &derived.spec);
     if wanted == own.spec {
         return Ok(own);
     }
-    let registered = params.registered;
+    let registered = following.registered;
     let namespace = registered.id.tenant.namespace();
-    let api: Api<WorkerCluster> = Api::namespaced(params.management.client(), namespace);
+    let api: Api<WorkerCluster> = Api::namespaced(following.management.client(), namespace);
     // Its version is that of the copy that was compared.
     let updated = WorkerCluster {
         spec: wanted.clone(),
@@ -137,20 +174,18 @@ async fn follow_inventory(
         Ok(_) => {}
     }
     tracing::info!(registration = %registered.id, "took over the settings in the inventory");
-    seen(params, |found| found.spec == wanted).await
+    let timeout = following.shared.request_timeout;
+    seen((registered, timeout), |found| found.spec == wanted).await
 }
 
 /// Waits until the watch has the WorkerCluster as it should be.
 async fn seen(
-    params: &Params<'_>,
+    (registered, limit): (&RegisteredCluster, Duration),
     mut is_wanted: impl FnMut(&WorkerCluster) -> bool,
 ) -> Result<Arc<WorkerCluster>, EngageError> {
-    let mut seen = params.registered.worker_cluster.subscribe();
-    let own = timeout(
-        params.shared.request_timeout,
-        seen.wait_for(|own| own.as_deref().is_some_and(&mut is_wanted)),
-    )
-    .await;
+    let mut seen = registered.worker_cluster.subscribe();
+    let is_there = seen.wait_for(|own| own.as_deref().is_some_and(&mut is_wanted));
+    let own = timeout(limit, is_there).await;
     match own {
         Ok(Ok(own)) => own
             .clone()
