@@ -39,8 +39,11 @@ pub enum Ownership {
 pub struct RegisteredCluster {
     /// The registration's Secret.
     pub id: RegistrationId,
-    /// The latest version of the registration; `None` after it was removed.
+    /// The latest version of the registration; `None` after it was removed. If several inventories
+    /// have the Secret, that of the first one.
     pub registration: watch::Sender<Option<Arc<Registration>>>,
+    /// The registration in each inventory that has the Secret.
+    known: Mutex<Vec<Arc<Registration>>>,
     /// The WorkerCluster that names the Secret; `None` until it exists.
     pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
     /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
@@ -67,10 +70,11 @@ pub enum Place {
 }
 
 impl RegisteredCluster {
-    fn new(id: RegistrationId, registration: Option<Arc<Registration>>) -> Self {
+    fn new(id: RegistrationId, known: Vec<Arc<Registration>>) -> Self {
         Self {
             id,
-            registration: watch::Sender::new(registration),
+            registration: watch::Sender::new(first(&known)),
+            known: Mutex::new(known),
             worker_cluster: watch::Sender::new(None),
             last: watch::Sender::new(None),
             ownership: watch::Sender::new(Ownership::Owner),
@@ -89,10 +93,23 @@ impl RegisteredCluster {
             .unwrap_or_default()
     }
 
-    /// Returns true if an inventory has the registration.
-    pub fn is_from(&self, inventory: &Inventory) -> bool {
-        let registration = self.registration.borrow();
-        registration.as_ref().map(|it| &it.inventory) == Some(inventory)
+    /// Returns true if an inventory has the Secret.
+    pub fn is_in(&self, inventory: &Inventory) -> bool {
+        let known = self.known.lock();
+        known.iter().any(|it| it.inventory == *inventory)
+    }
+
+    /// Records the registration in an inventory, or that the inventory does not have it any more.
+    fn note(&self, inventory: &Inventory, registration: Option<Arc<Registration>>) {
+        let mut known = self.known.lock();
+        known.retain(|it| it.inventory != *inventory);
+        known.extend(registration);
+        let first = first(&known);
+        self.registration.send_if_modified(|before| {
+            let news = *before != first;
+            *before = first;
+            news
+        });
     }
 
     /// Marks the cluster as served by this replica.
@@ -108,6 +125,12 @@ impl RegisteredCluster {
             Place::Elsewhere
         }
     }
+}
+
+/// Returns the registration of the first inventory.
+fn first(known: &[Arc<Registration>]) -> Option<Arc<Registration>> {
+    let first = known.iter().min_by_key(|it| &it.inventory);
+    first.cloned()
 }
 
 /// Every registration of the fleet, by namespace.
@@ -135,18 +158,10 @@ impl Registry {
         let id = registration.id.clone();
         let registration = Arc::new(registration);
         let new = if let Some(registered) = self.get(&id) {
-            registered.registration.send_if_modified(|before| {
-                let first = before.as_ref().map(|it| &it.inventory);
-                if first.is_some_and(|first| *first < registration.inventory) {
-                    return false;
-                }
-                let news = before.as_ref() != Some(&registration);
-                *before = Some(registration);
-                news
-            });
+            registered.note(&registration.inventory, Some(Arc::clone(&registration)));
             None
         } else {
-            let registered = Arc::new(RegisteredCluster::new(id.clone(), Some(registration)));
+            let registered = Arc::new(RegisteredCluster::new(id.clone(), vec![registration]));
             self.registered
                 .entry(id.tenant.clone())
                 .or_default()
@@ -163,7 +178,7 @@ impl Registry {
         if !self.has_seen_all_of(&id.tenant) || self.get(id).is_some() {
             return None;
         }
-        let registered = Arc::new(RegisteredCluster::new(id.clone(), None));
+        let registered = Arc::new(RegisteredCluster::new(id.clone(), Vec::new()));
         self.registered
             .entry(id.tenant.clone())
             .or_default()
@@ -171,11 +186,11 @@ impl Registry {
         Some(registered)
     }
 
-    /// Records that a registration was removed. It stays in the registry until its cluster was
-    /// released.
-    pub fn gone(&self, id: &RegistrationId) {
+    /// Records that a registration was removed from an inventory. If no other has it, it stays in
+    /// the registry until its cluster was released.
+    pub fn gone(&self, inventory: &Inventory, id: &RegistrationId) {
         if let Some(registered) = self.get(id) {
-            registered.registration.send_replace(None);
+            registered.note(inventory, None);
             self.settle_ownership(&id.tenant);
         }
     }
@@ -200,8 +215,11 @@ impl Registry {
     /// that replaces it.
     pub fn renew(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
         let former = self.get(id)?;
-        let registration = former.registration.borrow().clone()?;
-        let fresh = Arc::new(RegisteredCluster::new(id.clone(), Some(registration)));
+        let known = former.known.lock().clone();
+        if known.is_empty() {
+            return None;
+        }
+        let fresh = Arc::new(RegisteredCluster::new(id.clone(), known));
         fresh.last.send_replace(former.last.borrow().clone());
         if let Some(mut registered) = self.registered.get_mut(&id.tenant) {
             for registered in registered
@@ -376,13 +394,13 @@ mod tests {
         registry.present(a_registration("old", 1, "a"));
         registry.present(a_registration("young", 2, "b"));
         let old = RegistrationId::new("berlin", "old");
-        registry.gone(&old);
+        registry.gone(&Inventory::Label, &old);
         assert_eq!(ownership(&registry, "young"), Ownership::Owner);
         assert!(!registry.is_gone(&old.tenant));
         assert!(registry.remove(&old));
         assert!(registry.get(&old).is_none());
         let young = RegistrationId::new("berlin", "young");
-        registry.gone(&young);
+        registry.gone(&Inventory::Label, &young);
         assert!(registry.remove(&young));
         assert!(!registry.is_gone(&old.tenant), "not listed, not known");
         registry.listed(Inventory::Label, Some("lisbon".to_owned()));
@@ -395,7 +413,7 @@ mod tests {
     fn one_that_comes_back_before_it_is_given_back_stays() {
         let registry = Registry::new(&[Inventory::Label].into());
         let registered = registry.present(a_registration("old", 1, "a")).unwrap();
-        registry.gone(&registered.id);
+        registry.gone(&Inventory::Label, &registered.id);
         assert!(registered.registration.borrow().is_none());
         assert!(registry.present(a_registration("old", 3, "c")).is_none());
         assert!(!registry.remove(&registered.id));
@@ -415,17 +433,28 @@ mod tests {
     }
 
     #[test]
-    fn of_a_secret_in_two_inventories_the_first_counts() {
-        let registry = Registry::new(&[Inventory::Label, Inventory::Kkp].into());
-        let of = |inventory| Registration {
-            inventory,
+    fn of_a_secret_in_two_inventories_the_first_counts_and_the_other_stays_known() {
+        let of = |inventory: &Inventory| Registration {
+            inventory: inventory.clone(),
             ..a_registration("old", 1, "a")
         };
-        let registered = registry.present(of(Inventory::Kkp)).unwrap();
-        registry.present(of(Inventory::Label));
-        assert!(registered.is_from(&Inventory::Label));
-        registry.present(of(Inventory::Kkp));
-        assert!(registered.is_from(&Inventory::Label));
+        let (label, kkp) = (Inventory::Label, Inventory::Kkp);
+        for order in [[&label, &kkp], [&kkp, &label]] {
+            let registry = Registry::new(&[label.clone(), kkp.clone()].into());
+            for inventory in order {
+                registry.present(of(inventory));
+            }
+            let registered = registry.get(&of(&label).id).unwrap();
+            let from = || {
+                let registration = registered.registration.borrow();
+                registration.as_ref().map(|it| it.inventory.clone())
+            };
+            assert_eq!(from(), Some(Inventory::Label));
+            registry.gone(&label, &registered.id);
+            assert_eq!(from(), Some(Inventory::Kkp));
+            registry.gone(&kkp, &registered.id);
+            assert_eq!(from(), None);
+        }
     }
 
     #[test]

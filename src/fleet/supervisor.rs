@@ -23,7 +23,10 @@ use super::{
     worker_clusters,
 };
 use crate::client::{fence::Fence, retry_delay::RetryDelay};
-use crate::tenant::id::{RegistrationId, TenantId};
+use crate::tenant::{
+    id::{RegistrationId, TenantId},
+    inventory::Inventory,
+};
 
 /// How long a release is remembered. A watch that lags for longer has started over by then.
 const GIVEN_BACK_MAX_AGE: Duration = Duration::from_mins(10);
@@ -138,10 +141,7 @@ impl Supervisor {
                 }
             }
             Discovered::Gone(inventory, id) => {
-                let registered = self.shared.registry.get(&id);
-                if registered.is_some_and(|it| it.is_from(&inventory)) {
-                    self.gone(&id);
-                }
+                self.gone(&inventory, &id);
             }
             Discovered::Complete {
                 inventory,
@@ -152,8 +152,8 @@ impl Supervisor {
                     .registry
                     .listed(inventory.clone(), limit.clone());
                 for registered in self.shared.registry.within(limit.as_deref()) {
-                    if registered.is_from(&inventory) && !seen.contains(&registered.id) {
-                        self.gone(&registered.id);
+                    if registered.is_in(&inventory) && !seen.contains(&registered.id) {
+                        self.gone(&inventory, &registered.id);
                     }
                 }
                 self.report_orphaned(limit.as_deref());
@@ -163,8 +163,8 @@ impl Supervisor {
 
     /// Handles a removed registration. If its task runs here, the task releases the cluster and
     /// ends.
-    fn gone(&self, id: &RegistrationId) {
-        self.shared.registry.gone(id);
+    fn gone(&self, inventory: &Inventory, id: &RegistrationId) {
+        self.shared.registry.gone(inventory, id);
         if !self.here.contains(id) {
             self.shared.registry.remove(id);
         }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use osm::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
+use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, list};
+use crate::suite::administrator::{create, delete, list, merge};
 use crate::suite::commands::{Admin, a_file, path};
 use crate::suite::fixtures::{a_machine_deployment, a_secret};
 use crate::suite::process::Manager;
@@ -30,7 +31,7 @@ async fn has(tenant: &Tenant, name: &str, data: (&str, &str)) {
 pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static World) {
     let stage = Stage::open(world, "cluster-api");
     let [tenant, hostile, registered] = stage.tenants(["tenant", "hostile", "registered"]).await;
-    let manager = Manager::start(&stage, &["--inventory", "cluster-api"]).await;
+    let manager = Manager::start(&stage, &["--inventory", "label,cluster-api"]).await;
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     has(&tenant, "prod-kubeconfig", ("value", &kubeconfig)).await;
     // Cluster API's other Secrets have the same type.
@@ -56,6 +57,7 @@ pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static 
 
     it_is_listed(&tenant, [&hostile, &registered]).await;
     it_is_planned_and_examined(&tenant).await;
+    it_is_served_on_with_and_without_a_label(&stage, &tenant).await;
     delete(&tenant.registrations(), "prod-kubeconfig").await;
     is_left(&tenant.worker_clusters(), "prod").await;
     manager.stop().await;
@@ -94,6 +96,19 @@ async fn it_is_listed(tenant: &Tenant, [hostile, registered]: [&Tenant; 2]) {
     let unknown = admin.osm(&["tenants", "--inventory", "cluster-apy"]).await;
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.err.contains("cluster-api, kamaji"), "{unknown:?}");
+}
+
+/// The operator takes a Secret over, and gives it back.
+async fn it_is_served_on_with_and_without_a_label(stage: &Stage, tenant: &Tenant) {
+    let registrations = tenant.registrations();
+    for (value, name) in [(json!("true"), "labelled"), (Value::Null, "unlabelled")] {
+        let labels = json!({ WORKER_CLUSTER_LABEL: value, "scenario": stage.name() });
+        let patch = json!({ "metadata": { "labels": labels } });
+        merge(&registrations, "prod-kubeconfig", patch).await;
+        drop(tenant.serve(&a_machine_deployment(name)).await);
+    }
+    let all = list(&tenant.worker_clusters()).await;
+    assert_eq!(all.len(), 1, "it is the same");
 }
 
 async fn it_is_planned_and_examined(tenant: &Tenant) {
