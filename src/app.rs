@@ -110,6 +110,13 @@ pub(crate) const FLEET_REQUESTS: RequestBudget = RequestBudget {
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
 };
 
+/// The budget of reads of user clusters, two for each change: as many as all tenants have, and a
+/// burst for a thousand that change at once.
+const INVENTORY_REQUESTS: RequestBudget = RequestBudget {
+    per_second: std::num::NonZeroU32::MIN.saturating_add(499),
+    burst: std::num::NonZeroU32::MIN.saturating_add(1_999),
+};
+
 /// Runs the manager until cancelled.
 ///
 /// # Errors
@@ -202,12 +209,11 @@ pub async fn run_with(
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
     let registry = Arc::new(Registry::new(&settings.inventories));
-    let sources = sources(&settings);
     let pulse = Pulse::default();
     tasks.spawn(pulse.clone().beat());
     let (membership, placement) = membership(&settings, &outside, &pulse);
-    let counted = (ClusterKind::Management, &outside.metrics);
-    let client = process_client(&outside.management, settings.request_timeout, counted);
+    let client = fleet_client((&settings, &outside), FLEET_REQUESTS);
+    let sources = sources(&settings, &outside);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let known = (&registry, &placement.shards, &outside.clock);
@@ -271,7 +277,7 @@ pub async fn run_with(
 }
 
 /// Returns the inventories, with what it takes to find their registrations.
-fn sources(settings: &Settings) -> Vec<Source> {
+fn sources(settings: &Settings, outside: &Outside) -> Vec<Source> {
     let secrets = |inventory: &Inventory, label_selector, field_selector| Source::Secrets {
         inventory: inventory.clone(),
         selected: watcher::Config {
@@ -290,6 +296,7 @@ fn sources(settings: &Settings) -> Vec<Source> {
             secrets(inventory, labels, rule.field_selector())
         }
         Inventory::Kkp => Source::Kkp {
+            reads: fleet_client((settings, outside), INVENTORY_REQUESTS),
             read: Arc::new(spec_of),
         },
     };
@@ -322,20 +329,22 @@ async fn serve(
     }
 }
 
+/// Creates a client of the management cluster for the whole fleet.
+fn fleet_client((settings, outside): (&Settings, &Outside), budget: RequestBudget) -> Client {
+    let counted = (ClusterKind::Management, &outside.metrics);
+    let budget = (budget, settings.request_timeout);
+    process_client(&outside.management, budget, counted)
+}
+
 /// Creates a client for the whole process, without a tenant's queue and without a fence.
 fn process_client(
     transport: &Transport,
-    timeout: Duration,
+    (budget, timeout): (RequestBudget, Duration),
     (kind, metrics): (ClusterKind, &Metrics),
 ) -> Client {
     let counted = (kind, metrics.clone());
     let transport = transport.clone();
-    connect::client(ClientParts::new(
-        transport,
-        FLEET_REQUESTS,
-        timeout,
-        counted,
-    ))
+    connect::client(ClientParts::new(transport, budget, timeout, counted))
 }
 
 /// Creates the replica's membership. Its Lease has its own client and connection.
@@ -352,7 +361,8 @@ fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Members
         margin: settings.request_timeout,
     };
     let counted = (ClusterKind::Management, &outside.metrics);
-    let client = process_client(&outside.leases, terms.call_timeout(), counted);
+    let budget = (FLEET_REQUESTS, terms.call_timeout());
+    let client = process_client(&outside.leases, budget, counted);
     let namespace = &replica.lease_namespace;
     Membership::new(membership::Params {
         leases: Leases::new(

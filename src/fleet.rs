@@ -76,7 +76,9 @@ pub enum Source {
     },
     /// The user clusters of a KKP seed.
     Kkp {
-        /// Reads the settings of a user cluster.
+        /// The management API, for reads of user clusters.
+        reads: Client,
+        /// Returns the settings of a user cluster.
         read: ReadSettings,
     },
 }
@@ -92,7 +94,7 @@ impl Source {
                 inventory,
                 selected,
             } => Box::pin(discover(management, scope, (inventory, selected))),
-            Self::Kkp { read } => Box::pin(kkp::discover(management, scope, read)),
+            Self::Kkp { reads, read } => Box::pin(kkp::discover(management, scope, (reads, read))),
         }
     }
 }

@@ -10,7 +10,9 @@ use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::sync::CancellationToken;
 
 use self::leader::Leader;
-use super::{built_in_profiles, management, process_client, process_tasks::ProcessTasks};
+use super::{
+    FLEET_REQUESTS, built_in_profiles, management, process_client, process_tasks::ProcessTasks,
+};
 use crate::admin::{AdminState, Readiness};
 use crate::api::names::KUBE_SYSTEM;
 use crate::client::{
@@ -213,7 +215,11 @@ fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
         return Vec::new();
     }
     let leader = |transport: &Transport, kind, (namespace, name)| {
-        let client = process_client(transport, REQUEST_TIMEOUT, (kind, &outside.metrics));
+        let client = process_client(
+            transport,
+            (FLEET_REQUESTS, REQUEST_TIMEOUT),
+            (kind, &outside.metrics),
+        );
         Leader::new(&client, (namespace, name), &outside.clock)
     };
     let place = (settings.namespace.as_str(), LEASE);

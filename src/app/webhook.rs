@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{management, process_client};
+use super::{FLEET_REQUESTS, management, process_client};
 use crate::admin::{self, AdminState, Gate, Readiness};
 use crate::admission::{
     certificate_rotator::{self, CertificateRotator},
@@ -160,7 +160,7 @@ async fn certificate_rotator(
     let agent = transport::user_agent("webhook");
     let transport = management::transport(&config, agent, Patience::of(CALL_TIMEOUT))?;
     let counted = (ClusterKind::Management, metrics);
-    let client = process_client(&transport, CALL_TIMEOUT, counted);
+    let client = process_client(&transport, (FLEET_REQUESTS, CALL_TIMEOUT), counted);
     Ok(CertificateRotator::new(certificate_rotator::Params {
         client,
         namespace: own.namespace,

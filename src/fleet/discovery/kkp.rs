@@ -148,14 +148,15 @@ impl UserCluster {
     }
 }
 
-/// Watches the user clusters. Returns an endless stream of changes.
+/// Watches the user clusters. Each change is read with a client of its own, so that many changes do
+/// not wait for the budget of the watches. Returns an endless stream of changes.
 pub fn discover(
     management: &Client,
     scope: &Scope,
-    read: ReadSettings,
+    (reads, read): (Client, ReadSettings),
 ) -> impl Stream<Item = Discovered> + Send + use<> {
     let finder = Finder {
-        management: management.clone(),
+        management: reads,
         read,
         permits: Arc::new(Semaphore::new(READS_MAX)),
         hints: Hints::new(scope),

@@ -27,6 +27,8 @@ const ROLE: &str = include_str!("../../../../manifests/rbac/kkp-seed/management.
 const ONE_BY_ONE: usize = 100;
 /// The time between two of them.
 const INTERVAL: Duration = Duration::from_millis(200);
+/// When KKP made the Secrets, which it only updates after that.
+const CREATED: &str = "2026-01-01T00:00:00Z";
 /// Each tenth goes back.
 const BACK: usize = 10;
 
@@ -231,6 +233,7 @@ fn has_kubeconfig(fleet: &Fleet, worker: &Worker) -> anyhow::Result<()> {
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {
             "name": "operatingsystemmanager-kubeconfig", "namespace": namespace(worker),
+            "creationTimestamp": CREATED,
         },
         "data": { "kubeconfig": STANDARD.encode(kubeconfig) },
     }))

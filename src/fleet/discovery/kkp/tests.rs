@@ -57,7 +57,7 @@ impl Seed {
         for object in objects {
             cluster.put_raw(object.clone()).unwrap();
         }
-        let changes = discover(&cluster.client(), &Scope::All, read()).boxed();
+        let changes = discover(&cluster.client(), &Scope::All, (cluster.client(), read())).boxed();
         Self { cluster, changes }
     }
 
