@@ -368,7 +368,8 @@ fn granted() -> Vec<Grant> {
         let path = entry.expect("it is readable").path();
         let file = path.file_name().map(|name| name.to_string_lossy());
         let file = file.expect("it has a name").into_owned();
-        if file != FOR_PEOPLE {
+        // The folder is for other fleets.
+        if path.is_file() && file != FOR_PEOPLE {
             let text = std::fs::read_to_string(&path).expect("it is readable");
             grants.extend(granted_in(&file, &text));
         }
