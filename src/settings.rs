@@ -12,6 +12,7 @@ mod replica;
 mod tenant_defaults;
 mod tenant_policies;
 mod trace_flags;
+mod yaml_file;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -87,33 +88,21 @@ pub struct Settings {
 /// Reports an invalid setting.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidSetting {
-    /// The file of tenants' defaults cannot be read.
-    #[error("cannot read --tenant-defaults {}", path.display())]
-    TenantDefaultsFile {
+    /// A file cannot be read.
+    #[error("cannot read --{flag} {}", path.display())]
+    Unreadable {
+        /// The flag that names it.
+        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
     },
-    /// The file of tenants' defaults has invalid content.
-    #[error("--tenant-defaults {} must be a YAML map with fields of a WorkerCluster's spec: {why}", path.display())]
-    TenantDefaults {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// The file of tenants' policies cannot be read.
-    #[error("cannot read --tenant-policies {}", path.display())]
-    TenantPoliciesFile {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The file of tenants' policies has invalid content.
-    #[error("--tenant-policies {}: {why}", path.display())]
-    TenantPolicies {
+    /// A file has invalid content.
+    #[error("--{flag} {}: {why}", path.display())]
+    Content {
+        /// The flag that names it.
+        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
@@ -128,22 +117,6 @@ pub enum InvalidSetting {
         name: String,
         /// The names that are known.
         known: String,
-    },
-    /// The file of rules for inventories cannot be read.
-    #[error("cannot read --inventory-rules {}", path.display())]
-    InventoryRulesFile {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The file of rules for inventories has invalid content.
-    #[error("--inventory-rules {}: {why}", path.display())]
-    InventoryRules {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        why: String,
     },
     /// A flag is too small.
     #[error("--{flag} must be at least {least}")]

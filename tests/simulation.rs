@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         let drawn = || u64::from(rand::random::<u32>());
         let first = NEW + number("OSM_SIMULATION_NEW_FROM").unwrap_or_else(drawn);
         let all = blocks(0..known).chain(blocks(first..first + new));
-        // Of each three blocks the one of this number, or all.
+        // Of each six blocks the one of this number, or all.
         let sixth = number("OSM_SIMULATION_SIXTH");
         let is_meant = |index: u64| sixth.is_none_or(|sixth| index % 6 == sixth);
         let chosen = (0..).zip(all).filter(|(index, _)| is_meant(*index));

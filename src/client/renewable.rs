@@ -1,17 +1,11 @@
 //! A transport that can be replaced while clients use it, because a credential was renewed.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use http::{Request, Response};
-use kube::client::Body;
 use parking_lot::Mutex;
-use tower::{BoxError, Service, ServiceExt};
+use tower::{ServiceExt, service_fn};
 
-use super::transport::{ResponseBody, Transport};
+use super::transport::Transport;
 
 /// A transport that can be replaced. A request, or a watch, ends with the one that it began with.
 #[derive(Clone)]
@@ -30,22 +24,10 @@ impl Renewable {
 
     /// Returns a transport that always uses the latest one.
     pub fn transport(&self) -> Transport {
-        Transport::new(self.clone())
-    }
-}
-
-impl Service<Request<Body>> for Renewable {
-    type Response = Response<ResponseBody>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The transport of this moment is asked once it is called.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let current = self.0.lock().clone();
-        Box::pin(current.oneshot(request))
+        let latest = Arc::clone(&self.0);
+        Transport::new(service_fn(move |request| {
+            let current = latest.lock().clone();
+            current.oneshot(request)
+        }))
     }
 }

@@ -14,7 +14,6 @@ use super::{
     selection::{Selection, bare_secret},
     tenants,
 };
-use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::client::pages;
 use crate::fleet::discovery::{
     Settings,
@@ -78,6 +77,7 @@ pub async fn of_rule(
         .iter()
         .map(|row| ((row.tenant.as_str(), row.name.as_str()), row))
         .collect();
+    let inventory = Inventory::Rule(Arc::clone(rule));
     let mut rows = Vec::new();
     for secrets in names_of_secrets(&management.client, selection) {
         let listed = secrets.list_metadata(&selected_by(rule)).await;
@@ -85,15 +85,13 @@ pub async fn of_rule(
         rows.extend(listed.items.into_iter().filter_map(|secret| {
             let tenant = secret.namespace()?;
             let cluster = rule.cluster(&secret.name_any())?.to_owned();
-            let (state, message) = if secret.labels().contains_key(WORKER_CLUSTER_LABEL) {
-                let why = format!(
-                    "its Secret {} has the label of a registration",
-                    secret.name_any()
-                );
-                ("LeftOut".to_owned(), why)
-            } else {
+            let name = secret.name_any();
+            let (state, message) = if inventory.has(&name, secret.labels().keys()) {
                 let served = served.get(&(tenant.as_str(), cluster.as_str())).copied();
                 state(served, &rule.name)
+            } else {
+                let why = format!("its Secret {name} has the label of a registration");
+                ("LeftOut".to_owned(), why)
             };
             Some(Row {
                 tenant,
@@ -115,13 +113,24 @@ pub(super) async fn matching(
     rule: &Arc<SecretRule>,
 ) -> anyhow::Result<Vec<Secret>> {
     let inventory = Inventory::Rule(Arc::clone(rule));
+    let mut found = all(client, selection, &selected_by(rule)).await?;
+    found.retain(|it| inventory.has(&it.name_any(), it.labels().keys()));
+    Ok(found)
+}
+
+/// Returns the Secrets that the API server selects, in these namespaces.
+pub(super) async fn all(
+    client: &Client,
+    selection: &Selection,
+    selected: &ListParams,
+) -> anyhow::Result<Vec<Secret>> {
     let mut found = Vec::new();
-    for (_, secrets) in selection.apis::<Secret>(client) {
-        let listed = pages::all(&secrets, selected_by(rule)).await;
-        let listed = listed.context("cannot list the Secrets of the inventory")?;
+    for (limit, secrets) in selection.apis::<Secret>(client) {
+        let listed = pages::all(&secrets, selected.clone()).await;
+        let place = limit.as_deref().unwrap_or("all namespaces");
+        let listed = listed.with_context(|| format!("cannot list the registrations of {place}"))?;
         found.extend(listed.into_all(bare_secret));
     }
-    found.retain(|it| inventory.has(&it.name_any(), it.labels().keys()));
     Ok(found)
 }
 

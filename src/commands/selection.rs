@@ -1,9 +1,7 @@
 //! The tenants that a command is about.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use anyhow::{Context as _, bail};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -13,7 +11,7 @@ use kube::{
 
 use super::cluster_client::{ensure_namespace, list_own};
 use crate::api::worker_cluster::WorkerCluster;
-use crate::client::pages::{self, Listed};
+use crate::client::pages::Listed;
 
 /// The tenants that a command is about. By default all of them.
 #[derive(Clone, Debug, Default)]
@@ -74,46 +72,6 @@ impl Selection {
             all.unreadable.extend(listed.unreadable);
         }
         Ok(all)
-    }
-
-    /// Lists their registrations, the Secrets with this label.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if they cannot be listed, or if there are none.
-    pub(super) async fn registrations(
-        &self,
-        client: &Client,
-        label: &str,
-    ) -> anyhow::Result<Vec<Secret>> {
-        let mut found: Vec<Secret> = Vec::new();
-        for (namespace, api) in self.apis(client) {
-            let listed = pages::all(&api, ListParams::default().labels(label)).await;
-            let place = namespace.as_deref().unwrap_or("all namespaces");
-            let listed =
-                listed.with_context(|| format!("cannot list the registrations of {place}"))?;
-            match (namespace, listed.is_empty()) {
-                (Some(namespace), true) => {
-                    ensure_namespace(client, &namespace).await?;
-                    bail!("nothing is registered in {namespace}: no Secret has the label {label}");
-                }
-                (None, true) => {
-                    // Missing CRDs have an error of their own.
-                    self.worker_clusters(client).await?;
-                    bail!("nothing is registered: no Secret of any namespace has the label {label}")
-                }
-                (_, false) => found.extend(listed.into_all(bare_secret)),
-            }
-        }
-        if let Some(labels) = &self.labels {
-            let owns = self.worker_clusters(client).await?.objects;
-            let selected: BTreeSet<_> = owns.iter().map(registration_of).collect();
-            found.retain(|it| selected.contains(&(it.namespace(), it.name_any())));
-            if found.is_empty() {
-                bail!("no WorkerCluster of a registration has the labels {labels}");
-            }
-        }
-        Ok(found)
     }
 }
 

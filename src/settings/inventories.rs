@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use super::InvalidSetting;
+use super::{InvalidSetting, yaml_file::YamlFile};
 use crate::tenant::inventory::{BUILT_IN, Inventory, SecretRule};
 
 /// Returns the inventories with these names.
@@ -53,19 +53,14 @@ pub fn kubeconfig_keys(rules: Option<&Path>) -> Result<Vec<String>, InvalidSetti
 }
 
 fn read(path: &Path) -> Result<Vec<SecretRule>, InvalidSetting> {
-    let text = std::fs::read_to_string(path).map_err(|source| {
-        let path = path.to_owned();
-        InvalidSetting::InventoryRulesFile { path, source }
-    })?;
-    let refused = |why: String| InvalidSetting::InventoryRules {
-        path: path.to_owned(),
-        why,
+    let file = YamlFile {
+        flag: "inventory-rules",
+        path,
     };
-    let rules: Vec<SecretRule> =
-        serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let rules: Vec<SecretRule> = file.read()?;
     let mut names = BTreeSet::new();
     for rule in &rules {
-        let in_rule = |why| refused(format!("rule {}: {why}", rule.name));
+        let in_rule = |why: String| file.refused(format!("rule {}: {why}", rule.name));
         rule.check().map_err(in_rule)?;
         if !names.insert(&rule.name) {
             return Err(in_rule("name: another rule has it".to_owned()));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::InvalidSetting;
+use super::{InvalidSetting, yaml_file::YamlFile};
 use crate::api::worker_cluster::WorkerClusterSpec;
 use crate::tenant::settings::TenantSettings;
 
@@ -28,16 +28,18 @@ pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSet
     let Some(path) = path else {
         return Ok(defaults);
     };
-    let text = std::fs::read_to_string(path).map_err(|source| {
-        let path = path.to_owned();
-        InvalidSetting::TenantDefaultsFile { path, source }
-    })?;
-    let refused = |why: String| InvalidSetting::TenantDefaults {
-        path: path.to_owned(),
-        why,
+    let file = YamlFile {
+        flag: "tenant-defaults",
+        path,
     };
-    let mut spec: serde_json::Map<String, serde_json::Value> =
-        serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let refused = |why: String| {
+        file.refused(format!(
+            "fields of a WorkerCluster's spec are expected: {why}"
+        ))
+    };
+    let serde_json::Value::Object(mut spec) = file.read()? else {
+        return Err(refused("it is not a map".to_owned()));
+    };
     for field in NOT_DEFAULTS {
         if spec.contains_key(field) {
             return Err(refused(format!("{field} is a tenant's own")));

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::InvalidSetting;
+use super::{InvalidSetting, yaml_file::YamlFile};
 use crate::tenant::{
     address::AddressRange,
     class::{CLASSES_MAX, TenantClass},
@@ -67,19 +67,14 @@ pub fn tenant_policies(
             default,
         });
     };
-    let text = std::fs::read_to_string(path).map_err(|source| {
-        let path = path.to_owned();
-        InvalidSetting::TenantPoliciesFile { path, source }
-    })?;
-    let refused = |why: String| InvalidSetting::TenantPolicies {
-        path: path.to_owned(),
-        why,
+    let file = YamlFile {
+        flag: "tenant-policies",
+        path,
     };
-    let rules: Vec<Rule> =
-        serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let rules: Vec<Rule> = file.read()?;
     let mut classes = BTreeSet::new();
     let rules = rules.into_iter().enumerate().map(|(index, rule)| {
-        let in_rule = |why| refused(format!("rule {}: {why}", index + 1));
+        let in_rule = |why: String| file.refused(format!("rule {}: {why}", index + 1));
         let rule = rule.over(&default).map_err(in_rule)?;
         add_class(&mut classes, &rule.policy.class).map_err(in_rule)?;
         Ok(rule)

@@ -72,7 +72,7 @@ fn tenant_defaults_are_a_spec_without_what_is_one_tenants_own() {
         ("paused: true", "paused is a tenant's own"),
         ("clusterDns: [10.0.0.10]", "clusterDns is unknown"),
         ("clusterDNS: [there]", "`there` is not an IP address"),
-        ("- a", "must be a YAML map"),
+        ("- a", "spec are expected: it is not a map"),
     ] {
         let refused = with(text).unwrap_err();
         assert!(refused.contains(expected), "{text}: {refused}");

@@ -114,7 +114,7 @@ async fn it_is_served_on_with_and_without_a_label(stage: &Stage, tenant: &Tenant
 async fn it_is_planned_and_examined(tenant: &Tenant) {
     let admin = Admin::of(tenant);
     let reach = ["-n", &tenant.namespace, "--allow-loopback-servers"];
-    let words = ["plan", "--inventory", "cluster-api"];
+    let words = ["plan", "--inventory", "label,cluster-api"];
     let plan = admin.osm(&[&words[..], &reach].concat()).await;
     assert!(plan.out.ends_with("workers: unchanged\n"), "{plan:?}");
     let doctor = admin.osm(&[&["doctor"][..], &reach].concat()).await;

@@ -53,6 +53,14 @@ pub async fn a_worker_cluster_has_one_connection_over_a_whole_life(world: &'stat
     // The old one stays for as long as its watches.
     assert_eq!((proxy.accepted(), proxy.open()), (2, 2));
 
+    // Anything else is another connection, and the old ones end.
+    let commented = tenant.worker.commented_authority();
+    let other = through(&proxy, &tenant).await;
+    let other = other.replace(&tenant.worker.authority(), &commented);
+    tenant.set_kubeconfig(&other).await;
+    let is_replaced = async || (proxy.accepted() == 3 && proxy.open() == 1).then_some(());
+    wait::until("the old connections give way to a new one", is_replaced).await;
+
     // Both watches and whatever is asked meanwhile want it back at once.
     proxy.cut();
     for name in names {
@@ -61,11 +69,11 @@ pub async fn a_worker_cluster_has_one_connection_over_a_whole_life(world: &'stat
     for name in names {
         drop(tenant.made(name, "4").await);
     }
-    assert_eq!((proxy.accepted(), proxy.open()), (3, 1));
+    assert_eq!((proxy.accepted(), proxy.open()), (4, 1));
     manager.stop().await;
     let is_closed = async || (proxy.open() == 0).then_some(());
     wait::until("the last connection is closed", is_closed).await;
-    assert_eq!(proxy.accepted(), 3);
+    assert_eq!(proxy.accepted(), 4);
 }
 
 pub async fn a_server_without_http2_is_served_too(world: &'static World) {

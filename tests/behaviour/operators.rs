@@ -351,7 +351,7 @@ pub async fn what_is_not_there_is_named_by_every_command(world: &'static World) 
         let said = run(&[words, scope, &["--kubeconfig", path(&admin)]].concat()).await;
         assert_ne!(said.code, Some(0), "{words:?} {said:?}");
         let expected = if scope.is_empty() {
-            "nothing is registered: no Secret of any namespace has the label scenario=none"
+            "nothing is registered: no Secret has the label scenario=none"
         } else {
             "there is no namespace nope in the management cluster"
         };

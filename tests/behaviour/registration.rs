@@ -193,7 +193,8 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
 }
 
 pub async fn a_renewed_credential_is_taken_over_without_a_list(world: &'static World) {
-    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "renewed")).await;
+    let name = of_kind(world, ["renewed-real", "renewed-fake"]);
+    let (tenant, manager) = Manager::with_registered(&Stage::open(world, name)).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     tenant.says("Ready", "True", "Ready").await;
     let kubeconfig = |found: &WorkerCluster| found.status.as_ref()?.observed_kubeconfig.clone();
@@ -215,15 +216,34 @@ pub async fn a_renewed_credential_is_taken_over_without_a_list(world: &'static W
     lists.retain(|request| request.verb == "list" && request.resource == "machinedeployments");
     assert!(lists.is_empty(), "{}", told(&lists));
 
-    // Another user is another matter: the cluster is engaged again.
-    let stranger = Account {
-        namespace: "default",
-        name: "default",
-    };
-    let stranger = tenant.worker.kubeconfig(stranger).await;
-    tenant.set_kubeconfig(&stranger).await;
-    tenant.says("Connected", "False", "Degraded").await;
+    is_engaged_for_all_else(&tenant, &renewed).await;
     manager.stop().await;
+}
+
+/// A credential of the same user that fails, and one of another user who may do everything.
+async fn is_engaged_for_all_else(tenant: &Tenant, renewed: &str) {
+    let count = |text: &str| {
+        let log = logged(&tenant.namespace);
+        log.lines().filter(|line| line.contains(text)).count()
+    };
+    let (renewals, engaged) = ("took over a renewed credential", ": engaged registration");
+    assert_eq!((count(renewals), count(engaged)), (1, 1));
+    let (before, token) = renewed.split_once("token: ").expect("it has a token");
+    let (token, after) = token.split_once('\n').expect("it ends with its line");
+    // Its claims are those of the user, and its signature is nobody's.
+    let forged = format!("{before}token: {token}A\n{after}");
+    tenant.set_kubeconfig(&forged).await;
+    tenant.says("Connected", "False", "Degraded").await;
+    tenant.set_kubeconfig(renewed).await;
+    tenant.says("Ready", "True", "Ready").await;
+    tenant
+        .set_kubeconfig(&tenant.worker.admin_in("default"))
+        .await;
+    wait::until("it is engaged for the administrator", async || {
+        (count(engaged) == 3).then_some(())
+    })
+    .await;
+    assert_eq!(count(renewals), 1, "{}", logged(&tenant.namespace));
 }
 
 async fn token_secrets(tenant: &Tenant) -> Vec<String> {
@@ -290,12 +310,12 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     manager.stop().await;
 }
 
-/// Between two failures other calls succeed. The log has the failure once all the same.
 /// The name for a scenario that reads the log, which both kinds of servers share.
 fn of_kind(world: &World, [real, fake]: [&'static str; 2]) -> &'static str {
     world.management.real().map_or(fake, |_| real)
 }
 
+/// Between two failures other calls succeed. The log has the failure once all the same.
 pub async fn a_kubeconfig_without_rights_is_tried_again_and_logged_once(world: &'static World) {
     const NOBODY: Account = Account {
         namespace: "default",

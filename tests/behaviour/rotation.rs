@@ -1,7 +1,5 @@
 //! What is rewritten, what only gets other annotations, and what nodes see meanwhile.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -267,10 +265,8 @@ pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'st
     tenant.is_current("workers").await;
     let before = tenant.says("Ready", "True", "Ready").await;
     let fingerprint = |of: &WorkerCluster| of.status.clone()?.observed_kubeconfig;
-    let authority = tenant.worker.authority();
+    let commented = tenant.worker.commented_authority();
     let token = tenant.worker.token(IN_WORKER).await;
-    let pem = ok(STANDARD.decode(authority), "it is base64");
-    let commented = STANDARD.encode([b"# this cluster's own\n".as_slice(), &pem].concat());
     let kubeconfig = fixtures::a_kubeconfig(&tenant.worker.url(), &commented, &token);
     let changed = Timestamp::now();
     tenant.set_kubeconfig(&kubeconfig).await;

@@ -132,10 +132,19 @@ impl Server {
 
     /// Its certificate authority, as kubeconfigs have it.
     pub fn authority(&self) -> String {
-        STANDARD.encode(match &self.backend {
+        STANDARD.encode(self.authority_pem())
+    }
+
+    /// The same certificate in another text: with a comment beside it.
+    pub fn commented_authority(&self) -> String {
+        STANDARD.encode(format!("# this cluster's own\n{}", self.authority_pem()))
+    }
+
+    fn authority_pem(&self) -> String {
+        match &self.backend {
             Backend::Fake { cluster, .. } => cluster.ca_pem(),
             Backend::Real(plane) => plane.ca_certificate().to_owned(),
-        })
+        }
     }
 
     /// Applies manifests as an administrator.

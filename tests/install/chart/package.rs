@@ -31,4 +31,34 @@ fn the_role_is_bound_where_tenants_and_their_profiles_are() {
     assert_eq!(bound(&values), [""; 0], "it is bound everywhere");
     values["namespaces"] = json!(["a", "b"]);
     assert_eq!(bound(&values), ["a", "b", "default", "shared"]);
+    values["inventories"] = json!(["label", "kkp"]);
+    assert_eq!(bound(&values), ["a", "b", "default", "shared"]);
+}
+
+#[test]
+fn in_a_kkp_seed_alone_the_role_that_reads_all_secrets_is_bound_nowhere() {
+    let bindings = |inventories: &[&str]| {
+        let all = objects(&template(&json!({"inventories": inventories})));
+        let of_roles = all.iter().filter(|it| it["kind"] == "ClusterRoleBinding");
+        let roles = of_roles.filter_map(|it| it["roleRef"]["name"].as_str().map(str::to_owned));
+        roles.collect::<Vec<_>>()
+    };
+    let is_bound = |to: &[String], part: &str| to.iter().any(|it| it.ends_with(part));
+    let (label, kkp, both) = (
+        bindings(&["label"]),
+        bindings(&["kkp"]),
+        bindings(&["label", "kkp"]),
+    );
+    assert!(
+        is_bound(&label, "-tenants") && !is_bound(&label, "-kkp"),
+        "{label:?}"
+    );
+    assert!(
+        !is_bound(&kkp, "-tenants") && is_bound(&kkp, "-kkp"),
+        "{kkp:?}"
+    );
+    assert!(
+        is_bound(&both, "-tenants") && is_bound(&both, "-kkp"),
+        "{both:?}"
+    );
 }
