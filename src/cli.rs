@@ -185,7 +185,7 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
 
 Exit codes: 0 listed, 1 they cannot be listed.")]
     Tenants(tenants::TenantsFlags),
-    /// Print what clusters that another manager serves need to be served from here.
+    /// Hand clusters that another manager serves over to this one, and back.
     Adopt {
         #[command(subcommand)]
         command: adopt::AdoptCommand,
@@ -226,9 +226,10 @@ impl Cli {
     /// Returns the definition of all commands.
     pub fn definition() -> Words {
         let of_run = ["plan", "explain"].into_iter();
-        of_run.fold(Self::command(), |command, name| {
-            command.mut_subcommand(name, plan::hide_flags_of_run)
-        })
+        let hide = |command: Words, name| command.mut_subcommand(name, plan::hide_flags_of_run);
+        of_run
+            .fold(Self::command(), hide)
+            .mut_subcommand("adopt", adopt::hide_flags)
     }
 
     /// Runs the command.

@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod inventory;
 pub mod machine;
 pub mod plan;
+mod readiness;
 pub mod selection;
 pub mod tenant_add;
 pub mod tenant_release;

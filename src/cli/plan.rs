@@ -202,7 +202,8 @@ fn counts(answers: &[&Answer]) -> String {
     counts.join(", ")
 }
 
-fn lines(answer: &Answer) -> Vec<String> {
+/// Returns the answer for people, line by line.
+pub(super) fn lines(answer: &Answer) -> Vec<String> {
     let more = match answer.verdict {
         Verdict::Written => ", without a rotation",
         _ => "",

@@ -184,7 +184,11 @@ pub(super) async fn managers(
     Ok(managers)
 }
 
-async fn user_clusters(client: &Client, selection: &Selection) -> anyhow::Result<Vec<UserCluster>> {
+/// Returns what KKP keeps for its managers in these namespaces.
+pub(super) async fn user_clusters(
+    client: &Client,
+    selection: &Selection,
+) -> anyhow::Result<Vec<UserCluster>> {
     let mut managers = managers(client, selection).await?;
     let mut clusters = Vec::new();
     for secrets in names_of_secrets(client, selection) {

@@ -183,7 +183,7 @@ async fn of_tenant(
     let writes = match Home::of(tenant.own.as_ref()) {
         Home::Management => prerequisites::plan_fetcher(&tenant.worker).await?,
         // The previous manager's installer creates the fetcher.
-        Home::Worker => tenant.taking_over()?,
+        Home::Worker => tenant.taking_over(),
     };
     if !writes.is_empty() {
         let of_all = Answer {
@@ -239,7 +239,7 @@ impl Listed {
 }
 
 impl Answer {
-    fn new(tenant: &str, machine_deployment: Option<String>, verdict: Verdict) -> Self {
+    pub(super) fn new(tenant: &str, machine_deployment: Option<String>, verdict: Verdict) -> Self {
         Self {
             tenant: tenant.to_owned(),
             machine_deployment,

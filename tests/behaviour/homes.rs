@@ -6,6 +6,7 @@ use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::WorkerCluster;
+use osm::settings::drop_in::deployed::spec_of;
 use serde_json::{Value, json};
 
 use crate::suite::administrator::{create, get, list, merge};
@@ -18,7 +19,7 @@ use crate::suite::drop_in::{
 use crate::suite::fixtures::{a_machine_deployment, with_annotation};
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
-use crate::suite::server::Server;
+use crate::suite::server::{Server, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER, entries, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
@@ -158,25 +159,16 @@ async fn remove(tenant: &Tenant) {
     assert!(removed.all().contains("what is in it stays"), "{removed:?}");
 }
 
-/// Applies what `osm adopt kkp` prints for a Deployment of KKP.
+/// Creates the WorkerCluster with the settings that a Deployment of KKP has.
 async fn adopt(tenant: &Tenant) {
-    tenant
-        .apply_in_management(&deployment(&tenant.namespace, (1, LINE)))
-        .await;
-    let admin = Admin::of(tenant);
-    let missing = admin.osm(&["adopt", "kkp", "no-such-cluster"]).await;
-    assert_eq!(missing.code, Some(1), "{missing:?}");
-    assert!(
-        missing
-            .err
-            .contains("user cluster no-such-cluster has no Deployment"),
-        "{missing:?}"
-    );
-    let printed = admin.osm(&["adopt", "kkp", CLUSTER]).await;
-    assert_eq!(printed.code, Some(0), "{printed:?}");
-    let label = format!("kubectl -n {} label secret {SECRET}", tenant.namespace);
-    assert!(printed.out.contains(&label), "{printed:?}");
-    tenant.apply_in_management(&printed.out).await;
+    let deployment = deployment(&tenant.namespace, (1, LINE));
+    let deployment = ok(serde_json::from_str(&deployment), "it is a Deployment");
+    let spec = ok(spec_of(&deployment, SECRET), "its settings can be used");
+    create(
+        &tenant.worker_clusters(),
+        &WorkerCluster::new(CLUSTER, spec),
+    )
+    .await;
 }
 
 pub async fn a_cluster_that_is_the_home_of_two_is_served_for_the_first(world: &'static World) {

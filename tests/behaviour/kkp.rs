@@ -1,7 +1,6 @@
 //! A KKP seed: its user clusters are served with what KKP keeps for them, and no command for each.
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
@@ -11,24 +10,22 @@ use osm::api::names::{DerivedNames, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
-use crate::suite::administrator::{create, delete, get, list, merge};
+use crate::suite::administrator::{create, delete, get, list};
 use crate::suite::audit::told;
-use crate::suite::commands::{a_file, path, run};
+use crate::suite::commands::{Said, a_file, path, run};
 use crate::suite::drop_in::{Controller, Way, a_cluster, made, refused};
 use crate::suite::fixtures::{
     a_machine_deployment, a_secret, config_text, the_last_lease, with_annotation,
 };
 use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
 use crate::suite::inventories::is_left;
+use crate::suite::kkp_clusters::Kkp;
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::conditions;
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
-
-/// What KKP calls the Deployment.
-const DEPLOYMENT: &str = "operating-system-manager";
 
 /// The password for a registry, and the flags that only the second manager has.
 const PASSWORD: &str = "the-password-of-a-registry";
@@ -42,6 +39,7 @@ const SECOND: &[&str] = &[
 /// A seed with the permissions that its operator grants, and no others.
 struct Seed {
     server: Server,
+    kkp: Kkp,
 }
 
 impl Seed {
@@ -57,7 +55,8 @@ impl Seed {
         }
         let leases: Api<Lease> = Api::namespaced(server.admin().await, MANAGER.namespace);
         create(&leases, &the_last_lease("seed")).await;
-        Self { server }
+        let kkp = Kkp::start(&server).await;
+        Self { server, kkp }
     }
 
     async fn manager(&self) -> Manager {
@@ -80,14 +79,18 @@ impl Seed {
         });
         self.server.apply(&secret.to_string()).await;
         self.server.apply(&deployment(&namespace, manager)).await;
+        self.kkp.has(id, manager.0).await;
     }
 
-    /// Scales KKP's manager, as its operator lets KKP do.
-    async fn scale(&self, id: &str, replicas: i32) {
-        let namespace = format!("cluster-{id}");
-        let api: Api<Deployment> = Api::namespaced(self.server.admin().await, &namespace);
-        let patch = json!({ "spec": { "replicas": replicas } });
-        merge(&api, DEPLOYMENT, patch).await;
+    /// Runs `osm adopt kkp`.
+    async fn adopt(&self, words: &[&str]) -> Said {
+        let kubeconfig = a_file(&self.server.admin_in("default"));
+        let reach = [
+            "--allow-loopback-servers",
+            "--kubeconfig",
+            path(&kubeconfig),
+        ];
+        run(&[&["adopt", "kkp"], words, &reach].concat()).await
     }
 
     async fn worker_clusters(&self, id: &str) -> Api<WorkerCluster> {
@@ -140,7 +143,7 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
     let none = list(&seed.worker_clusters("second").await).await;
     assert!(none.is_empty(), "its own manager serves it: {none:?}");
     // KKP makes a cluster while we run, and hands over another.
-    seed.scale("second", 0).await;
+    is_handed_over(&seed).await;
     let third = a_cluster(world, "user-third").await;
     seed.has("third", &third, (0, LINE)).await;
     seed.says("second", ready).await;
@@ -156,6 +159,7 @@ pub async fn a_seed_is_served_without_a_command_for_each_cluster(world: &'static
     follows_a_change(&seed, &second).await;
     is_forgotten(&seed).await;
     manager.stop().await;
+    none_follows_a_wave_that_fails(&seed).await;
     for cluster in [&first, &second, &third] {
         let refused = refused(cluster, begun).await;
         assert!(refused.is_empty(), "{}", told(&refused));
@@ -195,6 +199,43 @@ async fn is_planned(seed: &Seed) {
     }
 }
 
+/// Its operator sees what would happen, and then it does.
+async fn is_handed_over(seed: &Seed) {
+    let ready = ["first: nothing to do", "second: would be handed over"];
+    let writes = [
+        "-p '{\"spec\":{\"componentsOverride\":{\"operatingSystemManager\":{\"replicas\":0}}}}'",
+        "create WorkerCluster cluster-second/second",
+        "acquire Lease kube-system/operating-system-manager",
+        "create OperatingSystemProfile kube-system/osp-ubuntu",
+    ];
+    let looked = seed.adopt(&["--dry-run"]).await;
+    assert_eq!(looked.code, Some(3), "{looked:?}");
+    for line in [&ready[..], &writes].concat() {
+        assert!(looked.out.contains(line), "{line}: {looked:?}");
+    }
+    assert_eq!(
+        seed.kkp.replicas("second").await,
+        Some(1),
+        "nothing is done"
+    );
+    let handed_over = seed.adopt(&["--all"]).await;
+    assert_eq!(handed_over.code, Some(0), "{handed_over:?}");
+    for text in ["second: served, ", "done: 1 user cluster handed over\n"] {
+        assert!(handed_over.out.contains(text), "{handed_over:?}");
+    }
+    let again = seed.adopt(&["--all"]).await;
+    assert_eq!(
+        (again.code, again.out.as_str()),
+        (Some(0), "done: 0 user clusters handed over\n")
+    );
+    let unknown = seed.adopt(&["--cluster", "tenth"]).await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(
+        unknown.err.contains("there is no user cluster tenth"),
+        "{unknown:?}"
+    );
+}
+
 /// `osm tenants --inventory` says what is there, what is served, and what is not.
 async fn is_listed(seed: &Seed) {
     let namespace = json!({
@@ -220,6 +261,27 @@ async fn is_listed(seed: &Seed) {
         assert_eq!(found, Some(&[replicas, state][..]), "{id}: {shown:?}");
     }
     assert!(shown.out.contains("wants 2 replicas"), "{shown:?}");
+    // It has no kubeconfig, and KKP does not know it.
+    let refused = seed.adopt(&["--all"]).await;
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    let why = "fourth: stays, because KKP has no Cluster of this name";
+    assert!(refused.out.contains(why), "{refused:?}");
+}
+
+/// No manager of ours is there to leave the first one, which is alone in its wave.
+async fn none_follows_a_wave_that_fails(seed: &Seed) {
+    let words = ["--all", "--back", "--timeout", "1s"];
+    let ended = seed.adopt(&words).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains("first is not given back after 1 s"),
+        "{ended:?}"
+    );
+    let replicas = (
+        seed.kkp.replicas("first").await,
+        seed.kkp.replicas("second").await,
+    );
+    assert_eq!(replicas, (None, Some(0)));
 }
 
 /// The manager of KKP with the same flags finds what it would have made, and so do we after it.
@@ -228,15 +290,29 @@ async fn there_and_back(seed: &Seed, cluster: &Server) {
     let settled = Timestamp::now();
     let theirs = Controller::start(cluster, Way::Flag, LINE).await;
     logs(&theirs, "waiting to be the leader").await;
-    seed.scale("first", 1).await;
-    logs(&theirs, "\"leading\"").await;
-    has_served(&theirs.address().await).await;
+    let back = seed.adopt(&["--cluster", "first", "--back"]).await;
+    assert_eq!(back.code, Some(0), "{back:?}");
+    assert!(
+        back.out.contains("done: 1 user cluster given back"),
+        "{back:?}"
+    );
+    assert_eq!(seed.kkp.replicas("first").await, None);
     seed.says("first", ("Registered", "False", "RegistrationRemoved"))
         .await;
-    seed.scale("first", 0).await;
-    seed.says("first", ("Adopted", "False", "UpstreamRunning"))
-        .await;
-    drop(theirs.stop().await);
+    logs(&theirs, "\"leading\"").await;
+    has_served(&theirs.address().await).await;
+    let ends = async {
+        seed.says("first", ("Adopted", "False", "UpstreamRunning"))
+            .await;
+        theirs.stop().await
+    };
+    let (again, log) = tokio::join!(seed.adopt(&["--cluster", "first"]), ends);
+    drop(log);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(
+        again.out.contains("first: waiting: UpstreamRunning"),
+        "{again:?}"
+    );
     seed.says("first", ("Ready", "True", "Ready")).await;
     writes_nothing(cluster, settled).await;
 }

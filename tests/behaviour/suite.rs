@@ -21,6 +21,7 @@ pub mod homes;
 pub mod inventories;
 pub mod joining;
 pub mod kkp;
+pub mod kkp_clusters;
 pub mod life;
 pub mod links;
 pub mod machines;

@@ -31,13 +31,14 @@ use crate::tenant::{
     settings::TenantSettings,
 };
 
-/// Returns the profiles that the tenant may use, after the assumptions. `home` is the namespace of
-/// its own, in the cluster of the client.
+/// Returns the profiles that the tenant may use, after the assumptions, and the names of those that
+/// are supposed and do not exist. `home` is the namespace of its own, in the cluster of the client.
 pub(super) async fn profiles(
     question: &Question,
     (policy, own): (&TenantPolicy, Option<&WorkerCluster>),
     (client, home): (&Client, &str),
-) -> anyhow::Result<ProfileStore> {
+) -> anyhow::Result<(ProfileStore, Vec<String>)> {
+    let mut new = Vec::new();
     let defaults = built_in_profiles()?;
     let store = ProfileStore::new(
         0,
@@ -70,23 +71,26 @@ pub(super) async fn profiles(
         let (mut own_profiles, others): (Vec<_>, Vec<_>) =
             found.objects.into_iter().partition(is_at_home);
         if covers(limit.as_ref(), home) {
-            suppose(&mut own_profiles, question, (own, home))?;
+            new = suppose(&mut own_profiles, question, (own, home))?;
         }
         for profile in own_profiles.into_iter().chain(others) {
             store.put(profile);
         }
     }
-    Ok(store)
+    Ok((store, new))
 }
 
-/// Replaces the tenant's profiles with those that are assumed.
+/// Replaces the tenant's profiles with those that are assumed. Returns the names of those that do
+/// not exist.
 fn suppose(
     found: &mut Vec<OperatingSystemProfile>,
     question: &Question,
     (own, home): (Option<&WorkerCluster>, &str),
-) -> anyhow::Result<()> {
-    let mut supposed = Vec::new();
-    if question.defaults == Supposed::Installed {
+) -> anyhow::Result<Vec<String>> {
+    let (mut supposed, mut new) = (Vec::new(), Vec::new());
+    // The manager installs what is missing in a cluster that it takes over.
+    let is_taken_over = own.is_some_and(|own| own.metadata.uid.is_none());
+    if is_taken_over || question.defaults == Supposed::Installed {
         let settings = &question.settings.tenant_defaults;
         let mut ours = built_in_profiles()?.to_vec();
         if Home::of(own) == Home::Worker {
@@ -109,8 +113,9 @@ fn suppose(
         profile.metadata.namespace = Some(home.to_owned());
         profile.metadata.creation_timestamp = Some(Time(Timestamp::now()));
         found.push(profile);
+        new.push(name);
     }
-    Ok(())
+    Ok(new)
 }
 
 /// Returns true if a default profile would be installed, if necessary once the tenant has a rollout

@@ -4,30 +4,25 @@ use kube::ResourceExt;
 
 use super::tenant_state::Tenant;
 use crate::api::names::KUBE_SYSTEM;
-use crate::app::built_in_profiles;
 use crate::fleet::adoption::LEASE;
 
 impl Tenant {
     /// Returns what is written when the cluster is handed over, besides what its machine
     /// deployments need. Nothing if the manager has created its WorkerCluster.
-    pub(super) fn taking_over(&self) -> anyhow::Result<Vec<String>> {
+    pub(super) fn taking_over(&self) -> Vec<String> {
         let own = self.own.as_ref();
         let Some(own) = own.filter(|own| own.metadata.uid.is_none()) else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let mut writes = vec![
             format!("create WorkerCluster {}/{}", self.namespace, own.name_any()),
             format!("acquire Lease {KUBE_SYSTEM}/{LEASE}"),
         ];
-        let ours = built_in_profiles()?;
-        let missing = ours.iter().filter(|it| {
-            self.default_profiles.installs(&it.name, &ours)
-                && self.profiles.get(&self.home, &it.name).is_none()
-        });
-        writes.extend(missing.map(|it| {
-            let (home, name) = (&self.home, &it.name);
+        let new = self.new_profiles.iter();
+        writes.extend(new.map(|name| {
+            let home = &self.home;
             format!("create OperatingSystemProfile {home}/{name}")
         }));
-        Ok(writes)
+        writes
     }
 }

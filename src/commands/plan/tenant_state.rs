@@ -76,6 +76,8 @@ pub(super) struct Tenant {
     pub(super) profiles: ProfileStore,
     /// The tenant's settings for default profiles.
     pub(super) default_profiles: DefaultProfileSettings,
+    /// The names of profiles that the manager would create.
+    pub(super) new_profiles: Vec<String>,
     pub(super) configs: HashMap<String, OperatingSystemConfig>,
     /// The configs of which only the metadata can be decoded.
     pub(super) unreadable_configs: HashMap<String, ObjectMeta>,
@@ -127,6 +129,7 @@ impl Tenant {
         let configs: Listed<OperatingSystemConfig> =
             list_own(&configs, ListParams::default()).await?;
         let made = made(&worker, &key).await?;
+        let (profiles, new) = profiles(question, (&policy, own), (home_client, home)).await?;
         Ok(Self {
             id,
             token_lifetime: settings.token_lifetime,
@@ -139,10 +142,11 @@ impl Tenant {
             cluster_info: Arc::new(cluster_info),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
-            profiles: profiles(question, (&policy, own), (home_client, home)).await?,
+            profiles,
+            new_profiles: new,
+            default_profiles: DefaultProfileSettings::new(&defaults, own),
             policy,
             home: home.to_owned(),
-            default_profiles: DefaultProfileSettings::new(&defaults, own),
             unreadable_configs: configs
                 .unreadable
                 .into_iter()

@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Condition};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::{Params, TenantAddition};
-use crate::api::{
-    condition::ConditionType, names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster,
-};
+use crate::api::{names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster};
+use crate::commands::readiness::{Readiness, readiness, said};
 use crate::tenant::access::fingerprint;
 
 /// The interval between two checks.
@@ -34,32 +33,26 @@ pub(super) async fn wait(
         let said = found
             .as_ref()
             .map_or_else(String::new, |found| state(found, &registered));
-        let is_served = |found: &&WorkerCluster| is_ready(found) && has_taken(found, &registered);
-        if let Some(found) = found.as_ref().filter(is_served) {
-            let status = found.status.clone().unwrap_or_default();
-            progress(format!(
-                "ready: {namespace}/{name}, Kubernetes {}, {} machine deployments served",
-                status.version.unwrap_or_default(),
-                status.served.unwrap_or_else(|| "0/0".to_owned())
-            ));
-            return Ok(());
-        }
-        let is = |reason: Reason| {
-            let found = found.as_ref().filter(|found| has_taken(found, &registered));
-            found.and_then(ready).is_some_and(|it| it.reason == reason)
-        };
-        if is(Reason::SomeNotServed) {
-            progress(format!(
-                "registered: {namespace}/{name}; not all of it is served: {said}"
-            ));
-            return Ok(());
-        }
-        if is(Reason::MachineDeploymentNotServed) {
-            progress(format!(
-                "registered: {namespace}/{name}; the worker cluster has no MachineDeployments yet: \
-                 install machine-controller, and the manager goes on by itself"
-            ));
-            return Ok(());
+        let taken = found.as_ref().filter(|it| has_taken(it, &registered));
+        match taken.map_or(Readiness::Not, readiness) {
+            Readiness::Ready(text) => {
+                progress(format!("ready: {namespace}/{name}, {text}"));
+                return Ok(());
+            }
+            Readiness::InPart(Reason::MachineDeploymentNotServed) => {
+                progress(format!(
+                    "registered: {namespace}/{name}; the worker cluster has no MachineDeployments \
+                     yet: install machine-controller, and the manager goes on by itself"
+                ));
+                return Ok(());
+            }
+            Readiness::InPart(_) => {
+                progress(format!(
+                    "registered: {namespace}/{name}; not all of it is served: {said}"
+                ));
+                return Ok(());
+            }
+            Readiness::Not => {}
         }
         if said != reported && !said.is_empty() {
             progress(format!("waiting: {said}"));
@@ -100,25 +93,11 @@ fn has_taken(found: &WorkerCluster, registered: &str) -> bool {
     status.and_then(|it| it.observed_kubeconfig.as_deref()) == Some(registered)
 }
 
-fn ready(found: &WorkerCluster) -> Option<&Condition> {
-    let status = found.status.as_ref()?;
-    let is_about_it = status.observed_generation == found.metadata.generation;
-    found
-        .condition(ConditionType::Ready)
-        .filter(|_| is_about_it)
-}
-
-fn is_ready(found: &WorkerCluster) -> bool {
-    ready(found).is_some_and(|it| it.status == "True")
-}
-
 fn state(found: &WorkerCluster, registered: &str) -> String {
-    if is_ready(found) && !has_taken(found, registered) {
+    let is_ready = matches!(readiness(found), Readiness::Ready(_));
+    if is_ready && !has_taken(found, registered) {
         return "Ready speaks of the kubeconfig before; the manager has not taken the new one"
             .to_owned();
     }
-    ready(found).map_or_else(String::new, |it| match it.message.as_str() {
-        "" => it.reason.clone(),
-        message => format!("{}: {message}", it.reason),
-    })
+    said(found)
 }

@@ -156,6 +156,7 @@ pub enum Invalid {
 /// Suggests the default profile that is nearly called so.
 fn did_you_mean(name: &str) -> String {
     let names = default_profiles().iter().map(|profile| profile.name);
+    let names = names.filter(|it| *it != name);
     let known = similar(name, names);
     known.map_or_else(String::new, |known| format!("; did you mean {known}?"))
 }
@@ -244,10 +245,12 @@ mod tests {
             suggested.ends_with("; did you mean osp-ubuntu?"),
             "{suggested}"
         );
-        let unknown = missing("mine");
-        assert!(
-            unknown.ends_with("in namespace \"tenant-berlin\""),
-            "{unknown}"
-        );
+        for name in ["mine", "osp-ubuntu"] {
+            let unknown = missing(name);
+            assert!(
+                unknown.ends_with("in namespace \"tenant-berlin\""),
+                "{unknown}"
+            );
+        }
     }
 }
