@@ -254,6 +254,7 @@ pub async fn run_with(
         defaults: defaults.into(),
         request_timeout: settings.request_timeout,
         cluster_info_interval: settings.cluster_info_interval,
+        token_renewal_age: settings.token_renewal_age,
         permits: Permits::new(settings.reconciles_max),
         memory: outside.memory,
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),

@@ -71,6 +71,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Interval at which a cluster's info is read again.
     pub cluster_info_interval: Duration,
+    /// The age at which a token is renewed, where that is the manager's task.
+    pub token_renewal_age: Duration,
     /// Enables the join check.
     pub join_check: bool,
     /// How long a bootstrap token is valid.
@@ -176,17 +178,15 @@ impl RunFlags {
         if self.registration_selector.trim().is_empty() {
             return Err(InvalidSetting::NoSelector);
         }
-        at_least("token-lifetime", self.token_lifetime, TOKEN_LIFETIME_MIN)?;
-        at_least(
-            "request-timeout",
-            self.request_timeout,
-            Duration::from_millis(100),
-        )?;
-        at_least(
-            "facts-interval",
-            self.cluster_info_interval,
-            Duration::from_secs(1),
-        )?;
+        let second = Duration::from_secs(1);
+        for (flag, given, least) in [
+            ("token-lifetime", self.token_lifetime, TOKEN_LIFETIME_MIN),
+            ("request-timeout", self.request_timeout, second / 10),
+            ("facts-interval", self.cluster_info_interval, second),
+            ("renew-tokens-after", self.renew_tokens_after, second),
+        ] {
+            at_least(flag, given, least)?;
+        }
         for (flag, count) in [
             ("concurrent-renders", self.concurrent_renders),
             ("tenant-reconciles", self.tenant_reconciles),
@@ -233,6 +233,7 @@ impl RunFlags {
             },
             request_timeout: self.request_timeout,
             cluster_info_interval: self.cluster_info_interval,
+            token_renewal_age: self.renew_tokens_after,
             join_check: self.join_check,
             token_lifetime: self.token_lifetime,
             rollout: Pace {

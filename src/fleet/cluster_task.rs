@@ -348,7 +348,13 @@ impl Task {
             worker_cluster::Home::Worker => engagement.with_home_in_worker(),
         };
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
-        let (status, clock) = (&self.registered.status, &self.shared.clock);
+        let keeping = engage::Keeping {
+            shared: &self.shared,
+            registered: &self.registered,
+            management: &self.management,
+            policy: &policy,
+            attempt: &attempt,
+        };
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
@@ -356,7 +362,7 @@ impl Task {
             () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
             () = engage::until_another_serves(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_probing(&attempt) => {}
-            () = engage::keep_warning_of_expiry(status, clock, &attempt.expiries) => {}
+            () = engage::keep_credential(keeping) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(
                 &self.shared,

@@ -66,6 +66,7 @@ pub fn with_settings_of(own: &WorkerClusterSpec, derived: &WorkerClusterSpec) ->
         return own.clone();
     }
     WorkerClusterSpec {
+        credentials: own.credentials,
         paused: own.paused,
         on_removal: own.on_removal,
         confirmed_cluster_uid: own.confirmed_cluster_uid.clone(),

@@ -6,11 +6,12 @@ mod engage_error;
 mod engage_latency;
 mod identify;
 mod keep_cluster_info;
+mod keep_credential;
 mod keep_probing;
 mod own_worker_cluster;
+mod renew_token;
 mod until_admitted;
 mod until_another_serves;
-mod warn_of_expiry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,11 +25,12 @@ pub use self::{
     engage_latency::EngageLatency,
     identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
+    keep_credential::{keep_credential, warn_of_expiry},
     keep_probing::keep_probing,
     own_worker_cluster::{Following, follow_settings},
+    renew_token::Keeping,
     until_admitted::until_admitted,
     until_another_serves::{let_others_serve, until_another_serves},
-    warn_of_expiry::{keep_warning_of_expiry, warn_of_expiry},
 };
 use super::{
     adoption::{self, Obstacle, Predecessor},

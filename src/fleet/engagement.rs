@@ -60,6 +60,8 @@ pub struct Shared {
     pub request_timeout: Duration,
     /// The interval at which the cluster info is read again.
     pub cluster_info_interval: Duration,
+    /// The age at which a token is renewed, where that is the manager's task.
+    pub token_renewal_age: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
     /// The memory that tenants share.

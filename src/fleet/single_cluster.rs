@@ -271,6 +271,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         policies: Arc::new(policies),
         defaults: params.defaults,
         request_timeout: params.request_timeout,
+        token_renewal_age: Duration::MAX,
         cluster_info_interval: params.cluster_info_interval,
         permits: Permits::new(params.policy.reconciles_max),
         memory: Arc::new(Memory::unlimited()),

@@ -140,6 +140,11 @@ pub struct RunFlags {
     )]
     pub cluster_info_interval: Duration,
 
+    /// Renew the token of a registration once it is this old, or after half of its lifetime if that
+    /// is earlier, where spec.credentials of the WorkerCluster is Renewed.
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = humantime::parse_duration)]
+    pub renew_tokens_after: Duration,
+
     /// Check from time to time whether a machine can fetch its configuration and join, as the
     /// machine would do it.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]

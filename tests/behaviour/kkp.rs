@@ -268,7 +268,7 @@ async fn is_listed(seed: &Seed) {
     assert!(refused.out.contains(why), "{refused:?}");
 }
 
-/// No manager of ours is there to leave the first one, which is alone in its wave.
+/// Nobody leaves the first one, which is alone in its wave: our manager has stopped.
 async fn none_follows_a_wave_that_fails(seed: &Seed) {
     let words = ["--all", "--back", "--timeout", "1s"];
     let ended = seed.adopt(&words).await;

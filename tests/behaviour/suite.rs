@@ -34,6 +34,7 @@ mod proxy;
 pub mod refusals;
 pub mod registration;
 pub mod removal;
+pub mod renewal;
 pub mod repair;
 pub mod replicas;
 pub mod rights;
@@ -166,6 +167,7 @@ macro_rules! scenarios {
             registration::a_second_registration_in_a_namespace_waits_until_the_first_goes,
             registration::a_rotated_kubeconfig_is_taken,
             registration::a_renewed_credential_is_taken_over_without_a_list,
+            renewal::a_token_is_renewed_before_it_expires,
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
             registration::a_worker_cluster_of_another_tenant_is_refused_until_it_is_released,
             registration::a_way_around_to_the_management_cluster_is_refused_once_it_answers,

@@ -11,7 +11,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{meta::text, store::Store};
+use crate::{
+    meta::{set, text},
+    store::Store,
+};
 
 /// A user and its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +98,8 @@ pub(crate) struct TokenClaims<'a> {
     pub uid: &'a str,
     /// The Secret that must still hold the token, or "".
     pub secret: &'a str,
+    /// When it begins and ends, if it ends.
+    pub validity: Option<(Timestamp, Timestamp)>,
 }
 
 impl Credentials {
@@ -138,7 +143,7 @@ impl Credentials {
     /// A signed token in the shape of a JWT.
     pub(crate) fn sign(&self, claims: &TokenClaims<'_>) -> String {
         let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "RS256", "kid": "fake" }).to_string());
-        let payload = json!({
+        let mut payload = json!({
             "iss": "kubernetes/serviceaccount",
             "kubernetes.io/serviceaccount/namespace": claims.namespace,
             "kubernetes.io/serviceaccount/secret.name": claims.secret,
@@ -146,6 +151,10 @@ impl Credentials {
             "kubernetes.io/serviceaccount/service-account.uid": claims.uid,
             "sub": format!("system:serviceaccount:{}:{}", claims.namespace, claims.account),
         });
+        if let Some((begins, ends)) = claims.validity {
+            set(&mut payload, &["iat"], json!(begins.as_second()));
+            set(&mut payload, &["exp"], json!(ends.as_second()));
+        }
         let body = format!("{header}.{}", URL_SAFE_NO_PAD.encode(payload.to_string()));
         let signature = URL_SAFE_NO_PAD.encode(self.hash(&body).to_be_bytes());
         format!("{body}.{signature}")
@@ -156,11 +165,11 @@ impl Credentials {
         if let Some(user) = self.tokens.get(token) {
             return Some(user.clone());
         }
-        self.by_signed_token(store, token)
+        self.by_signed_token(store, token, now)
             .or_else(|| by_bootstrap_token(store, token, now))
     }
 
-    fn by_signed_token(&self, store: &Store, token: &str) -> Option<User> {
+    fn by_signed_token(&self, store: &Store, token: &str, now: Timestamp) -> Option<User> {
         let (body, signature) = token.rsplit_once('.')?;
         let expected = URL_SAFE_NO_PAD.encode(self.hash(body).to_be_bytes());
         if signature != expected {
@@ -168,6 +177,10 @@ impl Credentials {
         }
         let payload = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
         let payload: Value = serde_json::from_slice(&payload).ok()?;
+        let ends = payload.get("exp").and_then(Value::as_i64);
+        if ends.is_some_and(|ends| ends <= now.as_second()) {
+            return None;
+        }
         let claim = |name: &str| {
             payload
                 .get(format!("kubernetes.io/serviceaccount/{name}"))

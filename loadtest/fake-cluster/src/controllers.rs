@@ -266,6 +266,7 @@ impl State {
             account: &account_name,
             uid: &uid,
             secret: &key.1,
+            validity: None,
         });
         let mut filled = Value::clone(&secret);
         set(

@@ -101,26 +101,25 @@ impl State {
             .find(&kind.storage, namespace, name)
             .ok_or_else(|| Refusal::not_found(kind, name))?;
         let uid = text(account, "/metadata/uid");
+        let seconds = request
+            .pointer("/spec/expirationSeconds")
+            .and_then(Value::as_i64);
+        let lifetime = jiff::SignedDuration::from_secs(seconds.unwrap_or(3600));
+        let begins = self.timestamp();
+        let ends = begins.checked_add(lifetime).unwrap_or(jiff::Timestamp::MAX);
         let token = self.credentials.sign(&TokenClaims {
             namespace,
             account: name,
             uid,
             secret: "",
+            validity: Some((begins, ends)),
         });
-        let seconds = request
-            .pointer("/spec/expirationSeconds")
-            .and_then(Value::as_i64);
-        let lifetime = jiff::SignedDuration::from_secs(seconds.unwrap_or(3600));
-        let expires = self
-            .timestamp()
-            .checked_add(lifetime)
-            .unwrap_or(jiff::Timestamp::MAX);
         set(
             &mut request,
             &["status"],
             json!({
                 "token": token,
-                "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                "expirationTimestamp": ends.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             }),
         );
         Ok(request)

@@ -250,6 +250,8 @@ reasons! {
     ExpiresSoon: Warning, Operator => "Put a new kubeconfig into the Secret.",
     ExpiresVerySoon: Warning, Operator => "Put a new kubeconfig into the Secret now.",
     Expired: Error, Operator => "Put a new kubeconfig into the Secret.",
+    RenewalFailed: Warning, Operator =>
+        "Run the command in the message, or put a new kubeconfig into the Secret. Retried every 10 min.",
     // Of Released.
     Released: Normal, Nobody => "",
     Purged: Normal, Nobody => "",

@@ -1,5 +1,6 @@
 //! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
 
+mod credentials;
 mod limits;
 mod rollout;
 
@@ -11,7 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
+pub use self::{
+    credentials::{Credentials, NodeCredentials},
+    rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout},
+};
 use super::{condition::ConditionType, profile::null_is_absent};
 
 /// The settings for a worker cluster. Everything but the Secret's name has a default.
@@ -85,6 +89,9 @@ pub struct WorkerClusterSpec {
     #[serde(default)]
     #[x_kube(validation = limits::unchanged("register the worker cluster again"))]
     pub home: Home,
+    /// How the manager gets the credential for the worker cluster.
+    #[serde(default)]
+    pub credentials: Credentials,
     /// If true, the worker cluster is not served.
     #[serde(default)]
     pub paused: bool,
@@ -302,17 +309,6 @@ pub enum Adoption {
     Profiles,
     /// Copies no profile. Machine deployments use the profiles of the tenant's namespace.
     Nothing,
-}
-
-/// The token with which machines fetch their documents.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
-pub enum NodeCredentials {
-    /// The fetcher's token, which can read every Secret in `cloud-init-settings`.
-    #[default]
-    Shared,
-    /// A separate token for each machine deployment, which can read only that machine deployment's
-    /// Secrets.
-    PerMachineDeployment,
 }
 
 /// How secrets appear in a stored config.

@@ -20,6 +20,7 @@ mod error;
 pub mod expiry;
 mod pem;
 mod principal;
+pub mod renewal;
 mod server;
 
 pub use credential::{ClientCertificate, Credential};

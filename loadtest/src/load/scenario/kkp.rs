@@ -1,6 +1,6 @@
 //! A KKP seed. Its user clusters have what KKP makes for them, and nobody registers them: they are
 //! handed over by the replicas of their managers, one by one and all at once. Then all certificates
-//! are renewed, and a tenth goes back and comes again.
+//! are renewed, and a tenth goes back and comes again, and then all of them.
 
 use std::time::Duration;
 
@@ -29,8 +29,9 @@ const ONE_BY_ONE: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(200);
 /// When KKP made the Secrets, which it only updates after that.
 const CREATED: &str = "2026-01-01T00:00:00Z";
-/// Each tenth goes back.
-const BACK: usize = 10;
+/// Those that go back: each tenth, and then each.
+const A_TENTH: (&str, usize) = ("a tenth", 10);
+const ALL: (&str, usize) = ("all", 1);
 
 /// Replicas of KKP's manager.
 #[derive(Clone, Copy)]
@@ -79,7 +80,11 @@ pub async fn kkp(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()>
     outcome.figures.push(figure.wanted(0.0, 0.0));
     outcome.add_requests("1 at rest", rest);
     renewed(stage, outcome).await?;
-    back_and_forth(stage, outcome).await
+    back_and_forth(stage, outcome, A_TENTH).await?;
+    let again = back_and_forth(stage, outcome, ALL).await?;
+    let figure = Figure::new("all at once again, engaged", again.max / 1000.0, "s");
+    outcome.figures.push(figure.wanted(15.0, 10.0));
+    Ok(())
 }
 
 /// The number of those that are handed over one by one.
@@ -150,32 +155,44 @@ fn tries(request: &AuditEntry) -> bool {
     request.verb == Verb::Get && request.target.resource == "configmaps"
 }
 
-/// A tenth is given back to KKP, and handed over again.
-async fn back_and_forth(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+/// Some are given back to KKP, and handed over again.
+async fn back_and_forth(
+    stage: &mut Stage,
+    outcome: &mut Outcome,
+    (which, each): (&str, usize),
+) -> anyhow::Result<Latencies> {
     let begun = Instant::now();
-    for worker in stage.fleet.workers.iter().step_by(BACK) {
+    for worker in stage.fleet.workers.iter().step_by(each) {
         scale(&stage.fleet, worker, Replicas::One)?;
     }
-    let are_free = |fleet: &Fleet| fleet.workers.iter().step_by(BACK).all(is_free);
+    let are_free = |fleet: &Fleet| fleet.workers.iter().step_by(each).all(is_free);
     stage.until("their Leases are free", are_free).await?;
     let freed = begun.elapsed().as_secs_f64();
     stage.settle().await?;
+    let given_back = Requests::take(&stage.fleet);
     let begun = Instant::now();
-    for worker in stage.fleet.workers.iter().step_by(BACK) {
+    for worker in stage.fleet.workers.iter().step_by(each) {
         scale(&stage.fleet, worker, Replicas::None)?;
     }
-    let are_held = |fleet: &Fleet| !fleet.workers.iter().step_by(BACK).any(is_free);
-    stage.until("their Leases are held", are_held).await?;
-    let taken = begun.elapsed().as_secs_f64();
+    let are_engaged = |fleet: &Fleet| {
+        let mut workers = fleet.workers.iter().step_by(each);
+        workers.all(|it| it.server.cluster.count_requests(served::engages) > 0)
+    };
+    stage.until("they are engaged again", are_engaged).await?;
+    let workers = stage.fleet.workers.iter().step_by(each);
+    let engaged = engaged_since(workers.map(|worker| (worker, begun)))?;
     stage.settle().await?;
     let requests = Requests::take(&stage.fleet);
+    let written = of_workers(&given_back) + of_workers(&requests);
+    let writes = format!("writes to user clusters by {which} back and forth");
     outcome.figures.extend([
-        Figure::new("a tenth given back", freed, "s"),
-        Figure::new("a tenth handed over again", taken, "s"),
-        Figure::new("writes to user clusters by that", of_workers(&requests), "").wanted(0.0, 0.0),
+        Figure::new(&format!("{which} given back"), freed, "s"),
+        Figure::new(&writes, written, "").wanted(0.0, 0.0),
     ]);
-    outcome.add_requests("3 back and forth", requests);
-    Ok(())
+    let step = format!("3 {which} handed over again");
+    outcome.add_requests(&step, requests);
+    outcome.add_latencies(&step, engaged);
+    Ok(engaged)
 }
 
 /// The writes to user clusters, besides those of Leases.

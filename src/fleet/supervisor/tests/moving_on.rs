@@ -109,6 +109,7 @@ fn shared(
         policies: Arc::new(policies),
         defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
+        token_renewal_age: Duration::MAX,
         cluster_info_interval: Duration::from_mins(10),
         permits: Permits::new(4),
         memory: Arc::new(Memory::unlimited()),

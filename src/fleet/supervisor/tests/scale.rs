@@ -43,6 +43,7 @@ fn shared() -> Arc<Shared> {
         }),
         defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
+        token_renewal_age: Duration::MAX,
         cluster_info_interval: Duration::from_mins(10),
         clock: Clock::tokio(Timestamp::UNIX_EPOCH),
         metrics: Metrics::new(),

@@ -1,12 +1,13 @@
 //! Determines when the credentials in a kubeconfig expire: its client certificate, its certificate
 //! authority, and its token if that is a JWT. Nothing is verified here. A time is not a secret.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 
-use super::ClusterAccess;
+use super::{ClusterAccess, principal::claims_of};
 use crate::{report::ConditionState, secret_text::SecretText};
 use osm_api::reason::Reason;
 
@@ -18,6 +19,9 @@ const SOON_PART: i32 = 5;
 /// less.
 const VERY_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 const VERY_SOON_PART: i32 = 20;
+
+/// What the token is called.
+const TOKEN: &str = "token";
 
 /// The lifetime of a part of a kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +53,7 @@ impl ClusterAccess {
         let named = [
             ("certificate authority", authority),
             ("client certificate", certificate),
-            ("token", token),
+            (TOKEN, token),
         ];
         named
             .into_iter()
@@ -59,6 +63,15 @@ impl ClusterAccess {
             })
             .collect()
     }
+}
+
+/// Returns when the token is to be renewed: once it is as old as this, or after half of its
+/// lifetime if that is earlier. `None` if it does not expire.
+pub fn token_renewal(expiries: &[Expiry], age: Duration) -> Option<Timestamp> {
+    let token = expiries.iter().find(|it| it.what == TOKEN)?;
+    let half = token.ends.duration_since(token.begins) / 2;
+    let age = SignedDuration::try_from(age).map_or(half, |age| age.min(half));
+    token.begins.checked_add(age).ok()
 }
 
 impl Expiry {
@@ -127,10 +140,7 @@ struct Claims {
 }
 
 fn token_validity(token: &SecretText) -> Option<(Timestamp, Timestamp)> {
-    let mut parts = token.expose().split('.');
-    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
-    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let Claims { exp, iat, nbf } = serde_json::from_slice(&claims).ok()?;
+    let Claims { exp, iat, nbf } = claims_of(token)?;
     let ends = Timestamp::from_second(exp).ok()?;
     // A token without its time of issue may already be old.
     let begins = Timestamp::from_second(iat.or(nbf)?).ok()?;
@@ -139,6 +149,8 @@ fn token_validity(token: &SecretText) -> Option<(Timestamp, Timestamp)> {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
     use super::*;
 
     fn day(day: i64) -> Timestamp {
@@ -151,6 +163,22 @@ mod tests {
             begins: day(begins),
             ends: day(ends),
         }
+    }
+
+    #[test]
+    fn a_token_is_renewed_at_that_age_or_after_half_of_its_life() {
+        let due = |ends, age| {
+            let token = an_expiry(TOKEN, 0, ends);
+            token_renewal(&[an_expiry("client certificate", 0, 1), token], age)
+        };
+        let one = Duration::from_hours(24);
+        assert_eq!(due(7, one), Some(day(1)));
+        assert_eq!(due(7, one * 6), Timestamp::from_second(7 * 43_200).ok());
+        assert_eq!(due(2, Duration::MAX), Some(day(1)));
+        assert_eq!(
+            token_renewal(&[an_expiry("client certificate", 0, 1)], one),
+            None
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use super::{ClientCertificate, ClusterAccess};
@@ -56,11 +56,16 @@ struct Claims {
 }
 
 fn user_of_token(token: &SecretText) -> Option<String> {
+    let Claims { iss, sub } = claims_of(token)?;
+    Some(format!("{} {iss} {sub}", iss.len()))
+}
+
+/// Returns the claims of a JWT. Its signature is not verified.
+pub(super) fn claims_of<T: DeserializeOwned>(token: &SecretText) -> Option<T> {
     let mut parts = token.expose().split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
     let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let Claims { iss, sub } = serde_json::from_slice(&claims).ok()?;
-    Some(format!("{} {iss} {sub}", iss.len()))
+    serde_json::from_slice(&claims).ok()
 }
 
 /// Returns the subject of the certificate, which is the user and its groups.

@@ -11,6 +11,7 @@ use super::{
 use crate::secret_text::SecretText;
 
 mod hostile;
+mod renewal;
 mod yaml;
 
 /// A certificate authority, a certificate that it signed, the certificate's key, and an unrelated

@@ -1,0 +1,144 @@
+//! Renews the token in a registration: requests another one in the worker cluster, and writes it
+//! into the Secret. That it is used from then on is what happens with every renewed credential.
+
+use std::fmt::Display;
+
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+    },
+};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+
+use super::Attempt;
+use crate::client::{connect::Clients, pages, write};
+use crate::fleet::{engagement::Shared, registry::RegisteredCluster};
+use crate::telemetry::chain::chain;
+use crate::tenant::{
+    access::{
+        ClusterAccess, fingerprint, kubeconfig_key,
+        renewal::{Account, with_token},
+    },
+    inventory::Inventory,
+    policy::TenantPolicy,
+    secret_text::{SecretBytes, SecretText},
+};
+
+/// How long a renewed token is to be valid, in seconds: a week. The API server may grant less.
+const LIFETIME: i64 = 7 * 24 * 3600;
+
+/// A cluster that is served, as far as its credential is concerned.
+#[derive(Clone, Copy)]
+pub struct Keeping<'a> {
+    /// The state that all tenants share.
+    pub shared: &'a Shared,
+    /// The registered cluster.
+    pub registered: &'a RegisteredCluster,
+    /// The tenant's share of the management API.
+    pub management: &'a Clients,
+    /// The tenant's policy.
+    pub policy: &'a TenantPolicy,
+    /// How the cluster was engaged.
+    pub attempt: &'a Attempt,
+}
+
+/// Renews the token of a registration.
+///
+/// # Errors
+///
+/// Why it is not renewed. The text is for operators.
+pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
+    let registration = keeping.registered.registration.borrow().clone();
+    let registration = registration.ok_or("the registration is gone")?;
+    if registration.inventory != Inventory::Label {
+        return Err("its Secret belongs to another program, which renews it".to_owned());
+    }
+    let kubeconfig = registration.kubeconfig.as_ref();
+    let kubeconfig = kubeconfig.ok_or("the Secret has no kubeconfig")?;
+    let access = ClusterAccess::parse(kubeconfig.expose(), &keeping.policy.access);
+    let access = access.map_err(|error| chain(&error).to_string())?;
+    let account = access
+        .account()
+        .ok_or("it is not that of a ServiceAccount")?;
+    let token = request(&keeping.attempt.worker.client(), &account).await?;
+    let renewed = with_token(kubeconfig, &token, &keeping.policy.access);
+    let renewed = renewed.map_err(|why| why.to_string())?;
+    let secrets: Api<Secret> = Api::namespaced(
+        keeping.management.client(),
+        registration.id.tenant.namespace(),
+    );
+    let name = &registration.id.name;
+    let found = secrets
+        .get(name)
+        .await
+        .map_err(|error| of_secret(name, &error))?;
+    let changed = changed(
+        found,
+        &registration.inventory.keys(),
+        (kubeconfig, &renewed),
+    )?;
+    let replaced = write::replace(&secrets, name, &changed).await;
+    replaced.map_err(|error| of_secret(name, &error))?;
+    tracing::info!(registration = %registration.id, "renewed the token");
+    Ok(())
+}
+
+/// Returns the Secret with another kubeconfig. Its resource version ensures that nothing is
+/// overwritten that we have not read.
+fn changed(
+    mut secret: Secret,
+    keys: &[&str],
+    (before, renewed): (&SecretBytes, &SecretBytes),
+) -> Result<Secret, String> {
+    let uid = secret.uid().unwrap_or_default();
+    let data = secret.data.get_or_insert_default();
+    let key = kubeconfig_key(data, keys).unwrap_or_default().to_owned();
+    let now = data.get_mut(&key);
+    let known = fingerprint(&uid, before.expose());
+    match now {
+        Some(ByteString(now)) if fingerprint(&uid, now) == known => {
+            *now = renewed.expose().to_vec();
+            Ok(secret)
+        }
+        _ => Err("the Secret has changed meanwhile".to_owned()),
+    }
+}
+
+/// Requests a token for the ServiceAccount whose token is used for the request.
+async fn request(worker: &Client, account: &Account) -> Result<SecretText, String> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), &account.namespace);
+    let asked = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: Some(LIFETIME),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(&account.name, &PostParams::default(), &asked)
+        .await
+        .map_err(|error| {
+            let help = "apply worker-token-renewal.yaml in the worker cluster";
+            refused(&error, help)
+        })?;
+    let token = answer.status.and_then(|status| status.token);
+    token
+        .map(SecretText::new)
+        .ok_or_else(|| "the API server has answered without a token".to_owned())
+}
+
+fn of_secret(name: &str, error: &kube::Error) -> String {
+    let help = "apply tenant-token-renewal.yaml in the management cluster";
+    format!("Secret {name}: {}", refused(error, help))
+}
+
+/// Returns the text of an error, with what grants the missing right.
+fn refused(error: &kube::Error, help: impl Display) -> String {
+    let why = chain(error);
+    if pages::is_forbidden(error) {
+        return format!("{why}; {help}");
+    }
+    why.to_string()
+}

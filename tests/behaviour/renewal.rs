@@ -1,0 +1,110 @@
+//! Tokens that expire, and that the manager renews.
+
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use osm::api::names::REVISION;
+use serde_json::json;
+
+use crate::suite::administrator::get;
+use crate::suite::audit::told;
+use crate::suite::fixtures::{self, a_machine_deployment};
+use crate::suite::process::Manager;
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::{Stage, Tenant, WORKER, message};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, MANAGER, World};
+
+/// The shortest lifetime that an API server grants, in seconds.
+const LIFETIME: i64 = 600;
+
+/// A kubeconfig with a token that expires.
+async fn expiring(worker: &Server) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.admin().await, IN_WORKER.namespace);
+    let asked = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            expiration_seconds: Some(LIFETIME),
+            ..TokenRequestSpec::default()
+        }),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(IN_WORKER.name, &PostParams::default(), &asked)
+        .await;
+    let answer = ok(answer, "an administrator may request a token");
+    let token = answer.status.and_then(|it| it.token).expect("it has one");
+    fixtures::a_kubeconfig(&worker.url(), &worker.authority(), &token)
+}
+
+/// The right to write the registration of this tenant.
+async fn may_be_written(tenant: &Tenant) {
+    let rights = include_str!("../../manifests/rbac/tenant-token-renewal.yaml");
+    let of_it = rights
+        .replace("tenant-berlin", &tenant.namespace)
+        .replace("[berlin]", &format!("[{WORKER}]"));
+    tenant.apply_in_management(&of_it).await;
+}
+
+async fn kubeconfig(tenant: &Tenant) -> String {
+    fixtures::text(&get(&tenant.registrations(), WORKER).await, "kubeconfig")
+}
+
+pub async fn a_token_is_renewed_before_it_expires(world: &'static World) {
+    let stage = Stage::open(world, "renewal");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &["--renew-tokens-after", "1s"]).await;
+    tenant.configure(json!({ "credentials": "Renewed" })).await;
+    let first = expiring(&tenant.worker).await;
+    tenant.register_as(WORKER, &first).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+
+    // Each right that is missing is named.
+    let failed = ("CredentialValid", "False", "RenewalFailed");
+    let own = tenant
+        .says("CredentialValid", "False", "RenewalFailed")
+        .await;
+    let says = message(&own, failed.0);
+    assert!(says.contains("apply worker-token-renewal.yaml"), "{says}");
+    let rights = "manifests/rbac/worker-token-renewal.yaml";
+    tenant.worker.apply_file(rights).await;
+    let is_next = |found: &_| message(found, failed.0).contains("apply tenant-token-renewal.yaml");
+    wait::for_object(
+        &tenant.worker_clusters(),
+        WORKER,
+        "it may request one",
+        is_next,
+    )
+    .await;
+    assert_eq!(kubeconfig(&tenant).await, first);
+
+    tenant.worker.settle_audit().await;
+    let begun = Timestamp::now();
+    may_be_written(&tenant).await;
+    wait::until("it is renewed twice", async || {
+        let renewals = stage.world.management.requests(MANAGER, begun);
+        let renewals = renewals
+            .iter()
+            .filter(|it| it.is("update", "secrets", WORKER));
+        (renewals.filter(|it| it.code == 200).count() >= 2).then_some(())
+    })
+    .await;
+    tenant.says("CredentialValid", "True", "Valid").await;
+    let renewed = kubeconfig(&tenant).await;
+    assert_ne!(renewed, first);
+    let rest = |text: &str| text.split_once("token: ").map(|(rest, _)| rest.to_owned());
+    assert_eq!(rest(&renewed), rest(&first), "nothing else is changed");
+
+    // It is in use, and nothing was listed for that.
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
+    manager.stop().await;
+    tenant.worker.settle_audit().await;
+    let mut lists = tenant.requests(begun);
+    lists.retain(|it| it.verb == "list" && it.resource == "machinedeployments");
+    assert!(lists.is_empty(), "{}", told(&lists));
+    stage.world.management.settle_audit().await;
+    let mut patches = stage.world.management.requests(MANAGER, begun);
+    patches.retain(|it| it.resource == "secrets" && it.is_write() && it.verb != "update");
+    assert!(patches.is_empty(), "{}", told(&patches));
+}
