@@ -19,6 +19,7 @@ pub mod retry_delay;
 pub mod sent_events;
 pub mod statistics;
 pub mod tenant_status;
+pub mod token;
 pub mod transport;
 pub mod watch;
 pub mod write;

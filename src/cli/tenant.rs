@@ -100,6 +100,9 @@ struct RightsFlags {
     /// Take the cluster over from the operating-system-manager that served it
     #[arg(long)]
     adopt: bool,
+    /// Register a token that lives for a week, and let the manager renew it once a day
+    #[arg(long)]
+    renew_token: bool,
 }
 
 /// The flags of `osm tenant remove`.
@@ -180,6 +183,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
     let rights = [
         (flags.rights.node_credentials, Rights::NodeCredentials),
         (flags.rights.adopt, Rights::Adoption),
+        (flags.rights.renew_token, Rights::TokenRenewal),
     ];
     let params = tenant_add::Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),

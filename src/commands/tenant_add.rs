@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::apply::{Applied, Applier};
 use super::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::tenant::{access::AccessRules, report::counted};
+use crate::tenant::{access::AccessRules, report::counted, secret_text::SecretText};
 
 pub use self::{
     apply::Mode,
@@ -78,6 +78,25 @@ pub async fn tenant_add(
     addition.run(progress).await
 }
 
+/// How long the token lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifetime {
+    /// Until its Secret is deleted.
+    Endless,
+    /// For days. The manager renews it.
+    Renewed,
+}
+
+impl Lifetime {
+    fn of(rights: &[Rights]) -> Self {
+        if rights.contains(&Rights::TokenRenewal) {
+            Self::Renewed
+        } else {
+            Self::Endless
+        }
+    }
+}
+
 struct TenantAddition {
     params: Params,
     management: ClusterClient,
@@ -98,8 +117,16 @@ impl TenantAddition {
         entry.check(&self.params.rules)?;
         let own = registration::check(self).await?;
         prerequisites::check_predecessor(self, &own).await?;
-        let documents = prerequisites::documents(&own.rights(&self.params.rights))?;
-        let registered = registration::documents(self, &own, &entry.kubeconfig(None)?);
+        let rights = own.rights(&self.params.rights);
+        let lifetime = Lifetime::of(&rights);
+        let mut documents = prerequisites::documents(&rights)?;
+        let mut registered = registration::documents(self, &own, &entry.kubeconfig(None)?);
+        match lifetime {
+            Lifetime::Renewed => {
+                registered.extend(registration::token_renewal(&self.params, None)?);
+            }
+            Lifetime::Endless => documents.push(prerequisites::token_document()),
+        }
         self.refuse_without_rights(&documents, &registered).await?;
         let worker = self.applier(&self.worker);
         let why = "in the worker cluster; RBAC lets nobody grant what he may not do himself: \
@@ -107,17 +134,19 @@ impl TenantAddition {
         let mut applied = apply(&worker, documents, ("worker cluster", progress))
             .await
             .context(why)?;
-        let token = match self.params.mode {
-            Mode::DryRun => prerequisites::token_now(&self.worker.client).await?,
-            Mode::Write => Some(prerequisites::token(&worker).await?),
+        let token = match (self.params.mode, lifetime) {
+            (Mode::DryRun, Lifetime::Renewed) => None,
+            (Mode::DryRun, Lifetime::Endless) => prerequisites::token_now(&worker.client).await?,
+            (Mode::Write, Lifetime::Renewed) => {
+                Some(prerequisites::expiring_token(&worker.client).await?)
+            }
+            (Mode::Write, Lifetime::Endless) => Some(prerequisites::token(&worker).await?),
         };
         let kubeconfig = entry.kubeconfig(token.as_ref())?;
         if self.params.mode == Mode::Write {
             prerequisites::verify(self, &kubeconfig, progress).await?;
         }
-        let registered = registration::documents(self, &own, &kubeconfig);
-        let management = self.applier(&self.management);
-        let registered = apply(&management, registered, ("management cluster", progress)).await;
+        let registered = self.register((&own, lifetime), &kubeconfig, progress).await;
         applied.extend(registered.context("in the management cluster")?);
         let writes = applied.iter().filter(|it| it.is_written()).count();
         progress(match (writes, self.params.mode) {
@@ -131,7 +160,33 @@ impl TenantAddition {
         if let (Mode::Write, Some(wait)) = (self.params.mode, self.params.wait) {
             ready::wait(self, (&own.name, wait), progress).await?;
         }
+        if lifetime == Lifetime::Renewed {
+            let note = prerequisites::lasting_token(&worker.client).await?;
+            note.into_iter().for_each(progress);
+        }
         Ok(applied.into_iter().map(|it| it.object).collect())
+    }
+
+    /// Applies the registration, and the right to renew its token.
+    async fn register(
+        &self,
+        (own, lifetime): (&registration::Own, Lifetime),
+        kubeconfig: &SecretText,
+        progress: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<Vec<Applied>> {
+        let management = self.applier(&self.management);
+        let documents = registration::documents(self, own, kubeconfig);
+        let place = "management cluster";
+        let mut applied = apply(&management, documents, (place, progress)).await?;
+        if lifetime == Lifetime::Renewed {
+            // The registration is the last one.
+            let registered = applied.last().map(|it| &it.object);
+            let uid = registered.map(|it| cluster_client::metadata(it, "uid"));
+            let uid = uid.filter(|uid| !uid.is_empty());
+            let rights = registration::token_renewal(&self.params, uid)?;
+            applied.extend(apply(&management, rights, (place, progress)).await?);
+        }
+        Ok(applied)
     }
 
     fn applier(&self, caller: &ClusterClient) -> Applier {

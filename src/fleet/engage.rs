@@ -28,7 +28,7 @@ pub use self::{
     keep_credential::{keep_credential, warn_of_expiry},
     keep_probing::keep_probing,
     own_worker_cluster::{Following, follow_settings},
-    renew_token::Keeping,
+    renew_token::{Keeping, TOKEN_SECONDS},
     until_admitted::until_admitted,
     until_another_serves::{let_others_serve, until_another_serves},
 };

@@ -2,17 +2,21 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, PostParams};
 use osm::api::names::REVISION;
+use osm::api::worker_cluster::Credentials;
 use serde_json::json;
 
-use crate::suite::administrator::get;
-use crate::suite::audit::told;
+use crate::suite::administrator::{find, get};
+use crate::suite::audit::{Request, told};
+use crate::suite::commands::Admin;
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
+use crate::suite::tenant_add::{Add, strip};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -107,4 +111,51 @@ pub async fn a_token_is_renewed_before_it_expires(world: &'static World) {
     let mut patches = stage.world.management.requests(MANAGER, begun);
     patches.retain(|it| it.resource == "secrets" && it.is_write() && it.verb != "update");
     assert!(patches.is_empty(), "{}", told(&patches));
+}
+
+pub async fn a_cluster_is_added_with_a_token_that_is_renewed(world: &'static World) {
+    let stage = Stage::open(world, "tenant-add-renewed");
+    let tenant = stage.tenant().await;
+    let (admin, add) = (Admin::of(&tenant), Add::of(&stage, &tenant));
+    strip(&tenant).await;
+    let manager = Manager::start(&stage, &["--renew-tokens-after", "1s"]).await;
+    let begun = Timestamp::now();
+    let added = admin.osm_in_both(&add.words(&["--renew-token"])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    // What is renewed once stays so.
+    let again = admin.osm_in_both(&add.words(&[])).await;
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let own = get(&tenant.worker_clusters(), WORKER).await;
+    assert_eq!(own.spec.credentials, Credentials::Renewed);
+    let tokens: Api<Secret> = Api::namespaced(tenant.admin.clone(), IN_WORKER.namespace);
+    let endless = find(&tokens, "operating-system-manager-token").await;
+    assert!(endless.is_none(), "each token expires");
+    wait::until("the manager renews it", async || {
+        let writes = world.management.requests(MANAGER, begun);
+        let is_renewal = |it: &Request| {
+            it.is("update", "secrets", WORKER) && it.namespace == tenant.namespace && it.code == 200
+        };
+        writes.iter().any(is_renewal).then_some(())
+    })
+    .await;
+    tenant.says("Ready", "True", "Ready").await;
+    let kubeconfig = kubeconfig(&tenant).await;
+    let (_, token) = kubeconfig.split_once("token: ").expect("it has a token");
+    for said in [&added, &again] {
+        assert!(!said.all().contains(token.trim()), "{said:?}");
+    }
+
+    let remove = ["tenant", "remove", WORKER, "-n", &tenant.namespace, "--yes"];
+    let removed = admin.osm_in_both(&remove).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    manager.stop().await;
+    let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), IN_WORKER.namespace);
+    let role = find(&roles, "operating-system-manager-worker-token-renewal").await;
+    assert!(role.is_none(), "{role:?}");
+    // The right to write the registration goes with it.
+    let roles: Api<Role> = Api::namespaced(tenant.management.clone(), &tenant.namespace);
+    let name = "operating-system-manager-token-renewal";
+    if world.management.real().is_some() {
+        wait::for_absence(&roles, name).await;
+    }
 }

@@ -168,6 +168,7 @@ macro_rules! scenarios {
             registration::a_rotated_kubeconfig_is_taken,
             registration::a_renewed_credential_is_taken_over_without_a_list,
             renewal::a_token_is_renewed_before_it_expires,
+            renewal::a_cluster_is_added_with_a_token_that_is_renewed,
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
             registration::a_worker_cluster_of_another_tenant_is_refused_until_it_is_released,
             registration::a_way_around_to_the_management_cluster_is_refused_once_it_answers,

@@ -447,7 +447,7 @@ async fn resource_versions(tenant: &Tenant) -> Vec<Option<String>> {
 }
 
 /// As a cluster that has never heard of the manager.
-async fn strip(tenant: &Tenant) {
+pub async fn strip(tenant: &Tenant) {
     strip_rights(tenant).await;
     let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
     delete(&namespaces, CLOUD_INIT_SETTINGS).await;

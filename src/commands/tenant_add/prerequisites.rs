@@ -15,12 +15,15 @@ use tokio::time::{Instant, sleep};
 
 use super::{TenantAddition, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
-use crate::client::{clock::Clock, pages};
+use crate::client::{clock::Clock, pages, token};
 use crate::commands::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
-use crate::fleet::adoption::{self, Obstacle, Predecessor};
+use crate::fleet::{
+    adoption::{self, Obstacle, Predecessor},
+    engage::TOKEN_SECONDS,
+};
 use crate::telemetry::chain::chain;
 use crate::tenant::{
-    access::{AccessError, AccessRules, ClusterAccess},
+    access::{AccessError, AccessRules, ClusterAccess, renewal::Account},
     secret_text::SecretText,
 };
 
@@ -41,6 +44,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const ALWAYS: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 const ADOPTION: &str = include_str!("../../../manifests/rbac/worker-adoption.yaml");
+const TOKEN_RENEWAL: &str = include_str!("../../../manifests/rbac/worker-token-renewal.yaml");
 
 /// Rights besides those that every tenant needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +53,21 @@ pub enum Rights {
     NodeCredentials,
     /// The rights to read what another manager left behind.
     Adoption,
+    /// The right to renew its own token.
+    TokenRenewal,
 }
 
-/// Returns every object that is applied in the worker cluster, in order.
+impl Rights {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::NodeCredentials, Self::Adoption, Self::TokenRenewal];
+}
+
+/// Returns the objects with rights that are applied in the worker cluster, in order.
 pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
     let more = rights.iter().map(|more| match more {
         Rights::NodeCredentials => NODE_CREDENTIALS,
         Rights::Adoption => ADOPTION,
+        Rights::TokenRenewal => TOKEN_RENEWAL,
     });
     let mut documents = Vec::new();
     for file in std::iter::once(ALWAYS).chain(more) {
@@ -63,12 +75,11 @@ pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
             serde_saphyr::from_multiple(file).context("cannot parse an embedded manifest")?;
         documents.extend(read);
     }
-    documents.push(token_document());
     Ok(documents)
 }
 
 /// Returns the Secret that the cluster fills with a token.
-fn token_document() -> Value {
+pub(super) fn token_document() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {
@@ -212,6 +223,27 @@ pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
     }
 }
 
+/// Requests a token that the manager renews.
+pub(super) async fn expiring_token(worker: &Client) -> anyhow::Result<SecretText> {
+    let account = Account {
+        namespace: KUBE_SYSTEM.to_owned(),
+        name: ACCOUNT.to_owned(),
+    };
+    let requested = token::request(worker, &account, TOKEN_SECONDS).await;
+    requested.with_context(|| format!("cannot request a token for {KUBE_SYSTEM}/{ACCOUNT}"))
+}
+
+/// Returns a note if the cluster still has a token that never expires.
+pub(super) async fn lasting_token(worker: &Client) -> anyhow::Result<Option<String>> {
+    let found = token_secret(worker).await?;
+    Ok(found.map(|_| {
+        format!(
+            "note: Secret {KUBE_SYSTEM}/{TOKEN} of the worker cluster has a token that never \
+             expires; delete it once the tenant is ready"
+        )
+    }))
+}
+
 /// Uses the new kubeconfig once, as the manager will.
 pub(super) async fn verify(
     addition: &TenantAddition,
@@ -273,8 +305,8 @@ mod tests {
 
     #[test]
     fn every_object_of_the_rights_is_one_that_can_be_applied() {
-        let all = documents(&[Rights::NodeCredentials, Rights::Adoption]).unwrap();
-        assert!(all.len() > documents(&[]).unwrap().len() + 5);
+        let all = documents(&Rights::ALL).unwrap();
+        assert!(all.len() > documents(&[]).unwrap().len() + 7);
         for document in &all {
             assert!(
                 crate::commands::cluster_client::kind_of(document).is_some(),

@@ -25,9 +25,10 @@ pub(super) async fn wait(
     let namespace = &addition.params.namespace;
     let api: Api<WorkerCluster> = Api::namespaced(addition.management.client.clone(), namespace);
     let deadline = Instant::now() + patience;
-    let registered = registered(addition).await?;
     let mut reported = String::new();
     loop {
+        // The manager may renew it meanwhile.
+        let registered = registered(addition).await?;
         let found = api.get_opt(name).await;
         let found = found.with_context(|| format!("cannot read WorkerCluster {name}"))?;
         let said = found

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use super::{Params, Rights, TenantAddition, labels};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER_LABEL},
-    worker_cluster::{Home, NodeCredentials, WorkerCluster},
+    worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
 };
 use crate::commands::cluster_client;
 use crate::tenant::secret_text::SecretText;
+
+const TOKEN_RENEWAL: &str = include_str!("../../../manifests/rbac/tenant-token-renewal.yaml");
 
 /// The existing objects of the tenant.
 pub(super) struct Own {
@@ -24,6 +26,8 @@ pub(super) struct Own {
     pub(super) has_claim: bool,
     /// The node credentials that the WorkerCluster specifies.
     node_credentials: Option<NodeCredentials>,
+    /// How the manager gets its credential.
+    credentials: Credentials,
 }
 
 impl Own {
@@ -33,6 +37,10 @@ impl Own {
         let is_asked = rights.contains(&Rights::NodeCredentials);
         if !is_asked && self.node_credentials == Some(NodeCredentials::PerMachineDeployment) {
             rights.push(Rights::NodeCredentials);
+        }
+        let is_asked = rights.contains(&Rights::TokenRenewal);
+        if !is_asked && self.credentials == Credentials::Renewed {
+            rights.push(Rights::TokenRenewal);
         }
         rights
     }
@@ -75,6 +83,7 @@ pub(super) async fn check(addition: &TenantAddition) -> anyhow::Result<Own> {
         has_namespace: found.is_some(),
         has_claim,
         node_credentials: own.and_then(|own| own.spec.node_credentials),
+        credentials: own.map(|own| own.spec.credentials).unwrap_or_default(),
     })
 }
 
@@ -182,6 +191,28 @@ pub(super) fn documents(
     documents
 }
 
+/// Returns the right to renew the token in the registration. It goes with that Secret, once its uid
+/// is known.
+pub(super) fn token_renewal(params: &Params, uid: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple(TOKEN_RENEWAL).context("cannot parse an embedded manifest")?;
+    for document in &mut documents {
+        if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("namespace".to_owned(), json!(params.namespace));
+            if let Some(uid) = uid {
+                let owner = json!({
+                    "apiVersion": "v1", "kind": "Secret", "name": params.name, "uid": uid,
+                });
+                metadata.insert("ownerReferences".to_owned(), json!([owner]));
+            }
+        }
+        if let Some(names) = document.pointer_mut("/rules/0/resourceNames") {
+            *names = json!([params.name]);
+        }
+    }
+    Ok(documents)
+}
+
 /// Returns the registration.
 fn secret(params: &Params, kubeconfig: &str) -> Value {
     json!({
@@ -203,6 +234,10 @@ fn worker_cluster(params: &Params, own: &Own) -> Value {
     };
     if let (Some(node_credentials), Some(fields)) = (node_credentials, spec.as_object_mut()) {
         fields.insert("nodeCredentials".to_owned(), json!(node_credentials));
+    }
+    let is_renewed = own.rights(&params.rights).contains(&Rights::TokenRenewal);
+    if let (true, Some(fields)) = (is_renewed, spec.as_object_mut()) {
+        fields.insert("credentials".to_owned(), json!(Credentials::Renewed));
     }
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",

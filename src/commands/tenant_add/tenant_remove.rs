@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use self::status::removed;
 use super::{
     apply::{MADE_BY, US, called},
-    prerequisites::{Rights, documents},
+    prerequisites::{Rights, documents, token_document},
 };
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
@@ -430,7 +430,8 @@ async fn remove_prerequisites(
     worker: &ClusterClient,
     progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
-    let all = documents(&[Rights::NodeCredentials, Rights::Adoption])?;
+    let mut all = documents(&Rights::ALL)?;
+    all.push(token_document());
     for document in all.iter().rev() {
         let is_namespace = document.get("kind").is_some_and(|kind| kind == "Namespace");
         if is_namespace {

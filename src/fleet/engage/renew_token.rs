@@ -3,31 +3,22 @@
 
 use std::fmt::Display;
 
-use k8s_openapi::{
-    ByteString,
-    api::{
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::{Secret, ServiceAccount},
-    },
-};
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Api, ResourceExt};
 
 use super::Attempt;
-use crate::client::{connect::Clients, pages, write};
+use crate::client::{connect::Clients, pages, token, write};
 use crate::fleet::{engagement::Shared, registry::RegisteredCluster};
 use crate::telemetry::chain::chain;
 use crate::tenant::{
-    access::{
-        ClusterAccess, fingerprint, kubeconfig_key,
-        renewal::{Account, with_token},
-    },
+    access::{ClusterAccess, fingerprint, kubeconfig_key, renewal::with_token},
     inventory::Inventory,
     policy::TenantPolicy,
-    secret_text::{SecretBytes, SecretText},
+    secret_text::SecretBytes,
 };
 
 /// How long a renewed token is to be valid, in seconds: a week. The API server may grant less.
-const LIFETIME: i64 = 7 * 24 * 3600;
+pub const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
 /// A cluster that is served, as far as its credential is concerned.
 #[derive(Clone, Copy)]
@@ -62,7 +53,14 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     let account = access
         .account()
         .ok_or("it is not that of a ServiceAccount")?;
-    let token = request(&keeping.attempt.worker.client(), &account).await?;
+    let worker = keeping.attempt.worker.client();
+    let token = token::request(&worker, &account, TOKEN_SECONDS).await;
+    let token = token.map_err(|error| {
+        refused(
+            &error,
+            "apply worker-token-renewal.yaml in the worker cluster",
+        )
+    })?;
     let renewed = with_token(kubeconfig, &token, &keeping.policy.access);
     let renewed = renewed.map_err(|why| why.to_string())?;
     let secrets: Api<Secret> = Api::namespaced(
@@ -104,29 +102,6 @@ fn changed(
         }
         _ => Err("the Secret has changed meanwhile".to_owned()),
     }
-}
-
-/// Requests a token for the ServiceAccount whose token is used for the request.
-async fn request(worker: &Client, account: &Account) -> Result<SecretText, String> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), &account.namespace);
-    let asked = TokenRequest {
-        spec: Some(TokenRequestSpec {
-            expiration_seconds: Some(LIFETIME),
-            ..TokenRequestSpec::default()
-        }),
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(&account.name, &PostParams::default(), &asked)
-        .await
-        .map_err(|error| {
-            let help = "apply worker-token-renewal.yaml in the worker cluster";
-            refused(&error, help)
-        })?;
-    let token = answer.status.and_then(|status| status.token);
-    token
-        .map(SecretText::new)
-        .ok_or_else(|| "the API server has answered without a token".to_owned())
 }
 
 fn of_secret(name: &str, error: &kube::Error) -> String {
