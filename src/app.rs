@@ -36,6 +36,7 @@ use crate::client::{
     rate_limit::SharedBudget,
     recurring::Recurring,
     retry_delay::RetryDelay,
+    token::Tokens,
     transport::{self, Audience, Caller, Patience, Transport},
     watch::Scope,
 };
@@ -254,7 +255,7 @@ pub async fn run_with(
         defaults: defaults.into(),
         request_timeout: settings.request_timeout,
         cluster_info_interval: settings.cluster_info_interval,
-        token_renewal_age: settings.token_renewal_age,
+        tokens: Tokens::new(settings.token_renewal_age),
         permits: Permits::new(settings.reconciles_max),
         memory: outside.memory,
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),

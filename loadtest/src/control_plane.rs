@@ -63,8 +63,20 @@ pub struct Params {
     pub server_names: Vec<String>,
     /// What [`ControlPlane::keep`] has kept of a cluster of this name: it goes on.
     pub kept: Option<PathBuf>,
+    /// Who issues its tokens: the API server's own URL, or the usual one.
+    pub issuer: Issuer,
     /// Appended to the API server's flags; where a flag is repeated, the later one holds.
     pub api_server_flags: Vec<String>,
+}
+
+/// Who issues the tokens of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Issuer {
+    /// The name that all clusters have. Nobody else can look up the keys.
+    #[default]
+    Usual,
+    /// The URL of the API server, where everybody finds the keys.
+    Itself,
 }
 
 impl Default for Params {
@@ -76,6 +88,7 @@ impl Default for Params {
             machines_reach: None,
             server_names: Vec::new(),
             kept: None,
+            issuer: Issuer::default(),
             api_server_flags: Vec::new(),
         }
     }

@@ -26,7 +26,11 @@ use super::{
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
 };
-use crate::api::{condition::ConditionType, reason::Reason, worker_cluster};
+use crate::api::{
+    condition::ConditionType,
+    reason::Reason,
+    worker_cluster::{self, Credentials, WorkerCluster},
+};
 use crate::client::{
     connect::{ClientParts, Clients, Share},
     fence::Fence,
@@ -363,7 +367,7 @@ impl Task {
             () = engage::until_another_serves(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_probing(&attempt) => {}
             () = engage::keep_credential(keeping) => {}
-            () = self.must_leave() => {}
+            () = self.must_leave(attempt.credentials) => {}
             () = tenant_limits::changed(
                 &self.shared,
                 &self.management,
@@ -381,15 +385,20 @@ impl Task {
         tracing::info!(registration = %self.registered.id, "disengaged");
     }
 
-    /// Waits until the cluster must be disengaged: its WorkerCluster is paused or deleted, or
-    /// another registration owns the namespace.
-    async fn must_leave(&self) {
+    /// Waits until the cluster must be disengaged: its WorkerCluster is paused or deleted, its
+    /// credential comes from elsewhere, or another registration owns the namespace.
+    async fn must_leave(&self, credentials: Credentials) {
         let mut worker_clusters = self.registered.worker_cluster.subscribe();
         let mut ownerships = self.registered.ownership.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let ownership = ownerships.borrow_and_update().clone();
-            let Some(own) = own.filter(|own| engage::may_serve(own, &ownership)) else {
+            let may_serve = |own: &Arc<WorkerCluster>| {
+                let now = own.spec.credentials;
+                let is_federated = |it: Credentials| it == Credentials::Federated;
+                engage::may_serve(own, &ownership) && is_federated(now) == is_federated(credentials)
+            };
+            let Some(own) = own.filter(may_serve) else {
                 return;
             };
             let status = &self.registered.status;

@@ -4,6 +4,7 @@
 
 mod engage_error;
 mod engage_latency;
+mod federate;
 mod identify;
 mod keep_cluster_info;
 mod keep_credential;
@@ -23,6 +24,7 @@ use self::engage_error::{not_connected, prerequisite_failed};
 pub use self::{
     engage_error::EngageError,
     engage_latency::EngageLatency,
+    federate::audience,
     identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_credential::{keep_credential, warn_of_expiry},
@@ -49,7 +51,7 @@ use crate::api::{
     condition::ConditionType,
     names::SETTINGS_RESTORED,
     reason::Reason,
-    worker_cluster::{Home, URL_CHARACTERS_MAX, WorkerCluster},
+    worker_cluster::{Credentials, Home, URL_CHARACTERS_MAX, WorkerCluster},
 };
 use crate::client::{
     connect::{ClientParts, Clients},
@@ -68,6 +70,7 @@ use crate::tenant::{
     cluster_info::ClusterInfo,
     policy::TenantPolicy,
     report::{ConditionState, excerpt},
+    secret_text::SecretBytes,
 };
 
 /// How often to look for a missing token, and the wait between two attempts. A token controller
@@ -120,6 +123,8 @@ pub struct Attempt {
     pub transport: Renewable,
     /// Whose credential the kubeconfig has, if it says so.
     pub principal: Option<Principal>,
+    /// Where the credential came from.
+    pub credentials: Credentials,
 }
 
 /// Tries once to engage the cluster.
@@ -140,7 +145,15 @@ async fn attempt_for(
     params: &Params<'_>,
     worker_cluster: &WorkerCluster,
 ) -> Result<Attempt, EngageError> {
-    let access = accept(params, worker_cluster)?;
+    let kubeconfig = accept(params, worker_cluster)?;
+    let access = match worker_cluster.spec.credentials {
+        Credentials::AsRegistered | Credentials::Renewed => registered(params, kubeconfig)?,
+        Credentials::Federated => {
+            let managed = (params.shared, params.management);
+            let registration = (params.registration, kubeconfig);
+            federate::federated(managed, params.policy, registration).await?
+        }
+    };
     let tenant_status = &params.registered.status;
     tenant_status.set_condition(ConditionType::Registered, accepted(worker_cluster));
     let expiries = access.expiries();
@@ -188,6 +201,7 @@ async fn attempt_for(
         expiries: watch::Sender::new(expiries.into()),
         transport,
         principal: access.principal(),
+        credentials: worker_cluster.spec.credentials,
     })
 }
 
@@ -222,8 +236,8 @@ pub fn accepted(own: &WorkerCluster) -> ConditionState {
     }
 }
 
-/// Validates the registration. Sends no requests.
-fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, EngageError> {
+/// Returns the kubeconfig of a registration that may be served. Sends no requests.
+fn accept<'a>(params: &'a Params<'_>, own: &WorkerCluster) -> Result<&'a SecretBytes, EngageError> {
     let refused =
         |reason, message: String| EngageError::refused(ConditionType::Registered, reason, message);
     if let Ownership::Second { owner } = &*params.registered.ownership.borrow() {
@@ -238,15 +252,16 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Eng
     if own.spec.paused {
         return Err(refused(Reason::Paused, "spec.paused is set".to_owned()));
     }
-    let Some(kubeconfig) = &params.registration.kubeconfig else {
-        return Err(refused(
-            Reason::KubeconfigRefused,
-            no_key(params.registration),
-        ));
-    };
+    let kubeconfig = params.registration.kubeconfig.as_ref();
+    kubeconfig.ok_or_else(|| refused(Reason::KubeconfigRefused, no_key(params.registration)))
+}
+
+/// Returns the access that a kubeconfig gives.
+fn registered(params: &Params<'_>, kubeconfig: &SecretBytes) -> Result<ClusterAccess, EngageError> {
     ClusterAccess::parse(kubeconfig.expose(), &params.policy.access).map_err(|error| {
         params.shared.metrics.failed(error.category());
-        refused(Reason::KubeconfigRefused, chain(&error).to_string())
+        let why = chain(&error).to_string();
+        EngageError::refused(ConditionType::Registered, Reason::KubeconfigRefused, why)
     })
 }
 

@@ -23,6 +23,7 @@ use crate::client::{
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
     tenant_status::TenantStatus,
+    token::Tokens,
     transport::{Patience, Transport},
     watch::Scope,
 };
@@ -60,8 +61,8 @@ pub struct Shared {
     pub request_timeout: Duration,
     /// The interval at which the cluster info is read again.
     pub cluster_info_interval: Duration,
-    /// The age at which a token is renewed, where that is the manager's task.
-    pub token_renewal_age: Duration,
+    /// What the process knows of tokens.
+    pub tokens: Tokens,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
     /// The memory that tenants share.

@@ -30,6 +30,7 @@ use crate::client::{
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
     tenant_status::{ConditionLog, TenantStatus},
+    token::Tokens,
     transport::{Patience, Transport},
     watch::Scope,
 };
@@ -271,7 +272,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         policies: Arc::new(policies),
         defaults: params.defaults,
         request_timeout: params.request_timeout,
-        token_renewal_age: Duration::MAX,
+        tokens: Tokens::new(Duration::MAX),
         cluster_info_interval: params.cluster_info_interval,
         permits: Permits::new(params.policy.reconciles_max),
         memory: Arc::new(Memory::unlimited()),

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use loadtest::control_plane::{ControlPlane, Params, client_of};
-use serde_json::Value;
+use loadtest::control_plane::{ControlPlane, Issuer, Params, client_of};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::suite::{
@@ -78,18 +78,87 @@ impl Server {
                 }
             }
             Kind::Real => {
-                let params = Params {
+                return Self::start_real(Params {
                     name: name.to_owned(),
                     ..Params::default()
-                };
-                let started = ControlPlane::start(params).await;
-                Backend::Real(Box::new(ok(started, "a control plane starts")))
+                })
+                .await;
             }
         };
+        Self::of(backend)
+    }
+
+    async fn start_real(params: Params) -> Self {
+        let started = ControlPlane::start(params).await;
+        Self::of(Backend::Real(Box::new(ok(
+            started,
+            "a control plane starts",
+        ))))
+    }
+
+    fn of(backend: Backend) -> Self {
         Self {
             backend,
             admin: OnceCell::new(),
             tokens: AtomicU32::new(0),
+        }
+    }
+
+    /// Starts one whose tokens others can verify.
+    pub async fn start_issuer(kind: Kind, name: &str) -> Self {
+        match kind {
+            Kind::Fake => Self::start(kind, name).await,
+            Kind::Real => {
+                Self::start_real(Params {
+                    name: name.to_owned(),
+                    issuer: Issuer::Itself,
+                    ..Params::default()
+                })
+                .await
+            }
+        }
+    }
+
+    /// Starts one that accepts another one's tokens for an audience. The names of its users begin
+    /// with a prefix.
+    pub async fn start_trusting(
+        issuer: &Self,
+        name: &str,
+        (audience, prefix): (&str, &str),
+    ) -> Self {
+        match &issuer.backend {
+            Backend::Fake { cluster, .. } => {
+                let trusting = Self::start(Kind::Fake, name).await;
+                if let Backend::Fake { cluster: own, .. } = &trusting.backend {
+                    own.trust(cluster, audience, prefix);
+                }
+                trusting
+            }
+            Backend::Real(plane) => {
+                let configuration = json!({
+                    "apiVersion": "apiserver.config.k8s.io/v1",
+                    "kind": "AuthenticationConfiguration",
+                    "jwt": [{
+                        "issuer": {
+                            "url": plane.server(),
+                            "certificateAuthority": plane.ca_certificate(),
+                            "audiences": [audience],
+                        },
+                        "claimMappings": { "username": { "claim": "sub", "prefix": prefix } },
+                    }],
+                });
+                let file = plane.folder().join(format!("{name}.json"));
+                ok(
+                    std::fs::write(&file, configuration.to_string()),
+                    "the folder is ours",
+                );
+                Self::start_real(Params {
+                    name: name.to_owned(),
+                    api_server_flags: vec![format!("--authentication-config={}", file.display())],
+                    ..Params::default()
+                })
+                .await
+            }
         }
     }
 

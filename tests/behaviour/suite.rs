@@ -14,6 +14,7 @@ pub mod definitions;
 pub mod doctor;
 pub mod drop_in;
 pub mod edge;
+pub mod federation;
 mod fixtures;
 pub mod fleet_page;
 mod handover;
@@ -167,6 +168,8 @@ macro_rules! scenarios {
             registration::a_second_registration_in_a_namespace_waits_until_the_first_goes,
             registration::a_rotated_kubeconfig_is_taken,
             registration::a_renewed_credential_is_taken_over_without_a_list,
+            federation::clusters_are_served_with_no_stored_credential,
+            federation::tokens_are_renewed_in_memory,
             renewal::a_token_is_renewed_before_it_expires,
             renewal::a_cluster_is_added_with_a_token_that_is_renewed,
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,

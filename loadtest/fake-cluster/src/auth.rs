@@ -89,6 +89,16 @@ pub(crate) struct Credentials {
     /// How many were ever made: no two are the same.
     issued: u64,
     certificates: HashMap<Vec<u8>, User>,
+    trusted: Vec<Trusted>,
+}
+
+/// Another cluster whose tokens are accepted.
+#[derive(Debug)]
+struct Trusted {
+    key: u64,
+    audience: String,
+    /// What its users' names begin with here.
+    prefix: String,
 }
 
 /// A token of a service account, before it is signed.
@@ -100,6 +110,8 @@ pub(crate) struct TokenClaims<'a> {
     pub secret: &'a str,
     /// When it begins and ends, if it ends.
     pub validity: Option<(Timestamp, Timestamp)>,
+    /// Whom it is for, if not for the cluster itself.
+    pub audiences: Vec<&'a str>,
 }
 
 impl Credentials {
@@ -134,10 +146,17 @@ impl Credentials {
         self.certificates.get(der).cloned()
     }
 
+    /// Accepts another cluster's tokens for this audience.
+    pub(crate) fn trust(&mut self, issuer: &Self, (audience, prefix): (&str, &str)) {
+        self.trusted.push(Trusted {
+            key: issuer.key,
+            audience: audience.to_owned(),
+            prefix: prefix.to_owned(),
+        });
+    }
+
     fn hash(&self, text: &str) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.key, text).hash(&mut hasher);
-        hasher.finish()
+        hash(self.key, text)
     }
 
     /// A signed token in the shape of a JWT.
@@ -155,6 +174,9 @@ impl Credentials {
             set(&mut payload, &["iat"], json!(begins.as_second()));
             set(&mut payload, &["exp"], json!(ends.as_second()));
         }
+        if !claims.audiences.is_empty() {
+            set(&mut payload, &["aud"], json!(claims.audiences));
+        }
         let body = format!("{header}.{}", URL_SAFE_NO_PAD.encode(payload.to_string()));
         let signature = URL_SAFE_NO_PAD.encode(self.hash(&body).to_be_bytes());
         format!("{body}.{signature}")
@@ -166,19 +188,23 @@ impl Credentials {
             return Some(user.clone());
         }
         self.by_signed_token(store, token, now)
+            .or_else(|| self.by_trusted_token(token, now))
             .or_else(|| by_bootstrap_token(store, token, now))
     }
 
+    fn by_trusted_token(&self, token: &str, now: Timestamp) -> Option<User> {
+        self.trusted.iter().find_map(|issuer| {
+            let payload = verified(issuer.key, token, now)?;
+            let audiences = payload.get("aud")?.as_array()?;
+            let is_meant = audiences.iter().any(|it| *it == issuer.audience);
+            let name = format!("{}{}", issuer.prefix, text(&payload, "/sub"));
+            is_meant.then(|| User::named(&name))
+        })
+    }
+
     fn by_signed_token(&self, store: &Store, token: &str, now: Timestamp) -> Option<User> {
-        let (body, signature) = token.rsplit_once('.')?;
-        let expected = URL_SAFE_NO_PAD.encode(self.hash(body).to_be_bytes());
-        if signature != expected {
-            return None;
-        }
-        let payload = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
-        let payload: Value = serde_json::from_slice(&payload).ok()?;
-        let ends = payload.get("exp").and_then(Value::as_i64);
-        if ends.is_some_and(|ends| ends <= now.as_second()) {
+        let payload = verified(self.key, token, now)?;
+        if payload.get("aud").is_some() {
             return None;
         }
         let claim = |name: &str| {
@@ -204,6 +230,25 @@ impl Credentials {
         }
         Some(User::service_account(namespace, name))
     }
+}
+
+fn hash(key: u64, text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, text).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a token says, if it was signed with this key and has not ended.
+fn verified(key: u64, token: &str, now: Timestamp) -> Option<Value> {
+    let (body, signature) = token.rsplit_once('.')?;
+    if signature != URL_SAFE_NO_PAD.encode(hash(key, body).to_be_bytes()) {
+        return None;
+    }
+    let payload = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
+    let payload: Value = serde_json::from_slice(&payload).ok()?;
+    let ends = payload.get("exp").and_then(Value::as_i64);
+    ends.is_none_or(|ends| ends > now.as_second())
+        .then_some(payload)
 }
 
 /// `id.secret`, kept in a Secret of kube-system: the tokens with which nodes join.

@@ -131,6 +131,15 @@ impl Cluster {
         self.inner.lock().ca_pem.clone()
     }
 
+    /// Accepts the tokens that another cluster issues for this audience. The names of its users
+    /// begin with a prefix.
+    pub fn trust(&self, issuer: &Self, audience: &str, prefix: &str) {
+        let issuer = issuer.inner.lock();
+        let mut own = self.inner.lock();
+        own.credentials
+            .trust(&issuer.credentials, (audience, prefix));
+    }
+
     /// A bearer token for a user; the same one each time.
     pub fn token(&self, user: &User) -> String {
         self.inner.lock().credentials.token_for(user)

@@ -267,6 +267,7 @@ impl State {
             uid: &uid,
             secret: &key.1,
             validity: None,
+            audiences: Vec::new(),
         });
         let mut filled = Value::clone(&secret);
         set(

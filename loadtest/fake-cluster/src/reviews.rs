@@ -107,12 +107,15 @@ impl State {
         let lifetime = jiff::SignedDuration::from_secs(seconds.unwrap_or(3600));
         let begins = self.timestamp();
         let ends = begins.checked_add(lifetime).unwrap_or(jiff::Timestamp::MAX);
+        let audiences = texts(&request, "/spec/audiences");
+        let audiences = audiences.iter().map(String::as_str).collect();
         let token = self.credentials.sign(&TokenClaims {
             namespace,
             account: name,
             uid,
             secret: "",
             validity: Some((begins, ends)),
+            audiences,
         });
         set(
             &mut request,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::Params;
 use super::slot::Slot;
+use super::{Issuer, Params};
 
 pub(super) const CA_CERTIFICATE: &str = "ca.crt";
 pub(super) const CA_KEY: &str = "ca.key";
@@ -72,6 +72,11 @@ pub(super) fn etcd(slot: &Slot) -> Component {
 
 pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
     let ports = slot.ports();
+    let own = format!("https://127.0.0.1:{}", ports.api_server);
+    let issuer = match params.issuer {
+        Issuer::Usual => ISSUER,
+        Issuer::Itself => &own,
+    };
     let mut flags = vec![
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         "--bind-address=127.0.0.1".to_owned(),
@@ -83,7 +88,7 @@ pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
         "--enable-admission-plugins=NodeRestriction".to_owned(),
         format!("--disable-admission-plugins={ADMISSION_WITHOUT_USE}"),
         "--enable-bootstrap-token-auth".to_owned(),
-        format!("--service-account-issuer={ISSUER}"),
+        format!("--service-account-issuer={issuer}"),
         format!("--service-account-key-file={SIGNING_PUBLIC_KEY}"),
         format!("--service-account-signing-key-file={SIGNING_KEY}"),
         format!("--service-cluster-ip-range={}", params.service_cidr),
@@ -113,6 +118,9 @@ pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
             format!("--kubelet-certificate-authority={CA_CERTIFICATE}"),
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ]);
+    }
+    if params.issuer == Issuer::Itself {
+        flags.push(format!("--service-account-jwks-uri={own}/openid/v1/jwks"));
     }
     flags.extend_from_slice(&params.api_server_flags);
     Component {

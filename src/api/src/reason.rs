@@ -121,6 +121,8 @@ reasons! {
     NoWorkerCluster: Error, Operator =>
         "Does a WorkerCluster with the Secret's name refer to another Secret? May the process \
         create WorkerClusters? Retried.",
+    FederationFailed: Error, Operator =>
+        "Act on the API server's answer in the message, or run the command in it. Retried.",
     RegistrationRemoved: Error, Operator => "See [removing a registration](register.md#remove).",
     // Of ProfilesInstalled, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
     // MachinesCurrent.

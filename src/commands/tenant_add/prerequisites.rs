@@ -229,7 +229,7 @@ pub(super) async fn expiring_token(worker: &Client) -> anyhow::Result<SecretText
         namespace: KUBE_SYSTEM.to_owned(),
         name: ACCOUNT.to_owned(),
     };
-    let requested = token::request(worker, &account, TOKEN_SECONDS).await;
+    let requested = token::request(worker, &account, None, TOKEN_SECONDS).await;
     requested.with_context(|| format!("cannot request a token for {KUBE_SYSTEM}/{ACCOUNT}"))
 }
 

@@ -1,12 +1,15 @@
-//! Keeps the condition about credentials that expire, and renews the token of a registration before
-//! it expires, if its WorkerCluster says so.
+//! Keeps the condition about credentials that expire, and renews a token before it expires, if its
+//! WorkerCluster says so.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::renew_token::{Keeping, renew};
+use super::{
+    federate,
+    renew_token::{self, Keeping},
+};
 use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::Credentials};
 use crate::client::{clock::Clock, retry_delay::RetryDelay, tenant_status::TenantStatus};
 use crate::tenant::{
@@ -16,7 +19,7 @@ use crate::tenant::{
 
 /// The interval between two checks. A check itself sends no request.
 const INTERVAL: Duration = Duration::from_hours(1);
-/// The delays between attempts to renew a token, which has days left.
+/// The first and the longest delay between attempts to renew a token that has days left.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
 /// Checks once.
@@ -28,12 +31,11 @@ pub fn warn_of_expiry(status: &TenantStatus, clock: &Clock, expiries: &[Expiry])
 fn report(status: &TenantStatus, clock: &Clock, (expiries, failed): (&[Expiry], Option<&str>)) {
     let mut found = finding(expiries, clock.now());
     if let Some(why) = failed {
-        let why = format!("the token of the kubeconfig cannot be renewed: {why}");
-        if found.reason == Reason::Valid {
-            found = ConditionState::wrong(Reason::RenewalFailed, why);
-        } else {
-            found.message = format!("{}; {why}", found.message);
-        }
+        let reason = match found.reason {
+            Reason::Valid => Reason::RenewalFailed,
+            ending => ending,
+        };
+        found = ConditionState::wrong(reason, format!("the token cannot be renewed: {why}"));
     }
     status.set_condition(ConditionType::CredentialValid, found);
 }
@@ -49,40 +51,59 @@ pub async fn keep_credential(keeping: Keeping<'_>) {
     let (status, clock) = (&registered.status, &shared.clock);
     let mut expiries = attempt.expiries.subscribe();
     let mut settings = registered.worker_cluster.subscribe();
-    let mut delays = RetryDelay::new(RETRY.0, RETRY.1);
+    let mut delays = delays(attempt.credentials);
     let (mut failed, mut not_before) = (None, Timestamp::MIN);
     loop {
         let current = expiries.borrow_and_update().clone();
         report(status, clock, (&current, failed.as_deref()));
         let own = settings.borrow_and_update().clone();
-        let due = match own.map(|own| own.spec.credentials).unwrap_or_default() {
+        let credentials = own.map(|own| own.spec.credentials).unwrap_or_default();
+        let due = match credentials {
             Credentials::AsRegistered => None,
-            Credentials::Renewed => token_renewal(&current, shared.token_renewal_age),
+            Credentials::Renewed | Credentials::Federated => {
+                token_renewal(&current, shared.tokens.renewal_age)
+            }
         };
         let due = due.map(|due| due.max(not_before));
         tokio::select! {
             biased;
             _ = expiries.changed() => {
                 (failed, not_before) = (None, Timestamp::MIN);
-                delays = RetryDelay::new(RETRY.0, RETRY.1);
+                delays = self::delays(attempt.credentials);
             }
             _ = settings.changed() => {}
             () = sleep(until(due, clock)) => {
                 if due.is_none_or(|due| clock.now() < due) {
                     continue;
                 }
-                failed = renew(keeping).await.err();
-                let pause = match &failed {
-                    // The changed Secret comes back by its watch, as any other.
-                    None => INTERVAL,
-                    Some(why) => {
-                        tracing::warn!(registration = %registered.id, %why, "cannot renew the token");
-                        delays.next().unwrap_or(RETRY.1)
-                    }
+                let renewed = match credentials {
+                    Credentials::Federated => federate::renew(keeping).await,
+                    _ => renew_token::renew(keeping).await,
                 };
+                let pause = match &renewed {
+                    Ok(()) if credentials == Credentials::Federated => {
+                        delays = self::delays(credentials);
+                        Duration::ZERO
+                    }
+                    // The changed Secret comes back by its watch, as any other.
+                    Ok(()) => INTERVAL,
+                    Err(_) => delays.next().unwrap_or(INTERVAL),
+                };
+                let before = std::mem::replace(&mut failed, renewed.err());
+                if let Some(why) = failed.as_ref().filter(|_| failed != before) {
+                    tracing::warn!(registration = %registered.id, %why, "cannot renew the token");
+                }
                 not_before = clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
             }
         }
+    }
+}
+
+/// Returns the delays between attempts to renew a token. One in a Secret has days left.
+fn delays(credentials: Credentials) -> RetryDelay {
+    match credentials {
+        Credentials::Federated => RetryDelay::default(),
+        _ => RetryDelay::new(RETRY.0, RETRY.1),
     }
 }
 

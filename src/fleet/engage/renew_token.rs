@@ -54,7 +54,7 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
         .account()
         .ok_or("it is not that of a ServiceAccount")?;
     let worker = keeping.attempt.worker.client();
-    let token = token::request(&worker, &account, TOKEN_SECONDS).await;
+    let token = token::request(&worker, &account, None, TOKEN_SECONDS).await;
     let token = token.map_err(|error| {
         refused(
             &error,

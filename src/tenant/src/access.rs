@@ -12,7 +12,7 @@ use k8s_openapi::ByteString;
 use rustls::{RootCertStore, pki_types::ServerName};
 use sha2::{Digest, Sha256};
 
-use super::{address::AddressRules, egress::EgressProxy};
+use super::{address::AddressRules, egress::EgressProxy, secret_text::SecretText};
 
 mod credential;
 mod document;
@@ -115,6 +115,34 @@ impl ClusterAccess {
         context: Option<&str>,
         rules: &AccessRules,
     ) -> Result<Self, AccessError> {
+        Self::parse_with(bytes, context, rules, Credential::parse)
+    }
+
+    /// Does the same as [`Self::parse`], for a kubeconfig without a credential, and a token from
+    /// elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::parse`], or the kubeconfig has a credential.
+    pub fn parse_federated(
+        bytes: &[u8],
+        rules: &AccessRules,
+        token: SecretText,
+    ) -> Result<Self, AccessError> {
+        Self::parse_with(bytes, None, rules, |user| match Credential::parse(user) {
+            Err(AccessError::NoCredential { .. }) => Ok(Credential::Token(token)),
+            _ => Err(AccessError::CredentialUnused {
+                field: user.path.clone(),
+            }),
+        })
+    }
+
+    fn parse_with(
+        bytes: &[u8],
+        context: Option<&str>,
+        rules: &AccessRules,
+        credential: impl FnOnce(&Node<'_>) -> Result<Credential, AccessError>,
+    ) -> Result<Self, AccessError> {
         let document = document::read(bytes, rules.kubeconfig_bytes_max)?;
         let root = Node::root(&document)?;
         check_kind(&root)?;
@@ -147,7 +175,7 @@ impl ClusterAccess {
             server,
             certificate_authority: parse_certificate_authority(cluster)?,
             tls_server_name: parse_tls_server_name(cluster)?,
-            credential: Credential::parse(user)?,
+            credential: credential(user)?,
         })
     }
 }

@@ -12,6 +12,9 @@ pub enum Credentials {
     /// From the kubeconfig that is registered. The manager renews its token before it expires, and
     /// writes it into the Secret.
     Renewed,
+    /// From the management cluster, whose ServiceAccount tokens the worker cluster trusts. The
+    /// kubeconfig that is registered has no credential, and the token is stored nowhere.
+    Federated,
 }
 
 /// The token with which machines fetch their documents.

@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, watch};
 use tower::{ServiceExt, util::BoxCloneSyncService};
 
 use crate::client::{
-    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, transport::Transport,
-    watch::Scope,
+    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, token::Tokens,
+    transport::Transport, watch::Scope,
 };
 use crate::fleet::{
     self, Source,
@@ -109,7 +109,7 @@ fn shared(
         policies: Arc::new(policies),
         defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
-        token_renewal_age: Duration::MAX,
+        tokens: Tokens::new(Duration::MAX),
         cluster_info_interval: Duration::from_mins(10),
         permits: Permits::new(4),
         memory: Arc::new(Memory::unlimited()),

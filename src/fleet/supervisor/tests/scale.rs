@@ -3,7 +3,8 @@ use jiff::Timestamp;
 use tower::{BoxError, util::BoxCloneSyncService};
 
 use crate::client::{
-    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, watch::Scope,
+    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, token::Tokens,
+    watch::Scope,
 };
 use crate::fleet::{
     discovery::{Registration, Settings},
@@ -43,7 +44,7 @@ fn shared() -> Arc<Shared> {
         }),
         defaults: TenantDefaults::default(),
         request_timeout: Duration::from_secs(10),
-        token_renewal_age: Duration::MAX,
+        tokens: Tokens::new(Duration::MAX),
         cluster_info_interval: Duration::from_mins(10),
         clock: Clock::tokio(Timestamp::UNIX_EPOCH),
         metrics: Metrics::new(),

@@ -243,8 +243,20 @@ pub enum AccessError {
         field: String,
     },
     /// The user has no credential.
-    #[error("{field}: it needs `token`, or `client-certificate-data` with `client-key-data`")]
+    #[error(
+        "{field}: it needs `token`, or `client-certificate-data` with `client-key-data`; only the \
+         manager itself does without, where spec.credentials is Federated"
+    )]
     NoCredential {
+        /// The field.
+        field: String,
+    },
+    /// The credential comes from elsewhere.
+    #[error(
+        "{field}: spec.credentials is Federated, which uses no credential of the kubeconfig; \
+         leave it out"
+    )]
+    CredentialUnused {
         /// The field.
         field: String,
     },
@@ -269,6 +281,7 @@ impl AccessError {
             | Self::Dangling { .. }
             | Self::NoCurrentContext
             | Self::NoCredential { .. } => "kubeconfig_incomplete",
+            Self::CredentialUnused { .. } => "kubeconfig_credential_unused",
             Self::UnknownField { .. }
             | Self::Exec { .. }
             | Self::AuthProvider { .. }

@@ -1,0 +1,223 @@
+//! Worker clusters that trust the management cluster's ServiceAccount tokens. No Secret has a
+//! credential for them.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{KUBE_SYSTEM, WORKER_CLUSTER_LABEL};
+use osm::api::worker_cluster::WorkerCluster;
+use serde_json::json;
+
+use crate::suite::administrator::{create, get, list, merge};
+use crate::suite::fixtures::{a_machine_deployment, a_secret, the_last_lease};
+use crate::suite::process::Manager;
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::conditions;
+use crate::suite::wait;
+use crate::suite::world::{MANAGER, World};
+
+/// What the names of the management cluster's users begin with in worker clusters.
+const PREFIX: &str = "osm:";
+
+/// The subject of the roles, as the manifests have it.
+const SUBJECT: &str = "- kind: ServiceAccount
+  name: operating-system-manager
+  namespace: kube-system
+";
+
+/// A management cluster whose keys everybody may look up.
+async fn a_management_cluster(world: &World) -> Server {
+    let server = Server::start_issuer(world.kind, "issuer").await;
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
+    server.apply(namespace).await;
+    let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
+    server.apply(&definitions).await;
+    for file in ["management", "management-all-namespaces"] {
+        server
+            .apply_file(&format!("manifests/rbac/{file}.yaml"))
+            .await;
+    }
+    let keys = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: everybody-finds-the-keys}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: system:service-account-issuer-discovery
+subjects:
+- {kind: Group, apiGroup: rbac.authorization.k8s.io, name: \"system:unauthenticated\"}
+";
+    server.apply(keys).await;
+    let leases: Api<Lease> = Api::namespaced(server.admin().await, MANAGER.namespace);
+    create(&leases, &the_last_lease("federation")).await;
+    server
+}
+
+/// A worker cluster in which the management cluster's manager has its rights.
+async fn a_worker_cluster(management: &Server, name: &str, audience: &str) -> Server {
+    let server = Server::start_trusting(management, name, (audience, PREFIX)).await;
+    let user = format!("{PREFIX}{}", MANAGER.user());
+    let rights = include_str!("../../manifests/rbac/worker.yaml");
+    let subject = format!("- kind: User\n  apiGroup: rbac.authorization.k8s.io\n  name: {user}\n");
+    server.apply(&rights.replace(SUBJECT, &subject)).await;
+    for file in ["machinedeployments", "kubelet-bootstrap"] {
+        let path = format!("tenants-example/worker-crds/{file}.yaml");
+        server.apply_file(&path).await;
+    }
+    server
+}
+
+/// A kubeconfig without a credential.
+fn without_credential(worker: &Server) -> String {
+    let cluster = json!({
+        "server": worker.url(), "certificate-authority-data": worker.authority(),
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "worker",
+        "clusters": [{ "name": "worker", "cluster": cluster }],
+        "users": [{ "name": "manager", "user": {} }],
+        "contexts": [{ "name": "worker", "context": { "cluster": "worker", "user": "manager" } }],
+    })
+    .to_string()
+}
+
+struct Tenant<'a> {
+    management: &'a Server,
+    name: &'a str,
+}
+
+impl Tenant<'_> {
+    async fn worker_clusters(&self) -> Api<WorkerCluster> {
+        Api::namespaced(self.management.admin().await, self.name)
+    }
+
+    async fn register(&self, kubeconfig: &str) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": self.name },
+        });
+        self.management.apply(&namespace.to_string()).await;
+        let own = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": { "name": "worker", "namespace": self.name },
+            "spec": { "kubeconfigSecretRef": { "name": "worker" }, "credentials": "Federated" },
+        });
+        self.management.apply(&own.to_string()).await;
+        let mut secret = a_secret("worker", ("kubeconfig", kubeconfig));
+        secret.metadata.labels =
+            Some([(WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned())].into());
+        let secrets: Api<Secret> = Api::namespaced(self.management.admin().await, self.name);
+        create(&secrets, &secret).await;
+    }
+
+    async fn says(&self, wanted: (&str, &str, &str)) -> WorkerCluster {
+        let what = format!("{} says {wanted:?}", self.name);
+        let api = self.worker_clusters().await;
+        wait::for_object(&api, "worker", &what, |it| conditions(it).contains(&wanted)).await
+    }
+}
+
+fn message<'a>(own: &'a WorkerCluster, of: &str) -> &'a str {
+    let all = own.status.iter().flat_map(|status| &status.conditions);
+    let mut found = all.filter(|it| it.type_ == of);
+    found.next().map_or("", |it| &it.message)
+}
+
+pub async fn clusters_are_served_with_no_stored_credential(world: &'static World) {
+    let management = a_management_cluster(world).await;
+    let audience = |tenant: &str| format!("operatingsystemmanager.k8c.io/{tenant}/worker");
+    let own = a_worker_cluster(&management, "trusting", &audience("first")).await;
+    let [first, second] = ["first", "second"].map(|name| Tenant {
+        management: &management,
+        name,
+    });
+    let kubeconfig = management.kubeconfig(MANAGER).await;
+    let manager = Manager::start_in(&kubeconfig, &["--fleet", "federation"]).await;
+    first.register(&without_credential(&own)).await;
+
+    // It may not request tokens yet.
+    let refused = ("Registered", "False", "FederationFailed");
+    let said = first.says(refused).await;
+    let why = message(&said, "Registered");
+    assert!(why.contains("apply management-federation.yaml"), "{why}");
+    let rights = "manifests/rbac/management-federation.yaml";
+    management.apply_file(rights).await;
+    let workers: Api<MachineDeployment> = Api::namespaced(own.admin().await, KUBE_SYSTEM);
+    create(&workers, &a_machine_deployment("workers")).await;
+    first.says(("Ready", "True", "Ready")).await;
+    first.says(("CredentialValid", "True", "Valid")).await;
+
+    // The token for one cluster is nothing in another one: it is for another audience.
+    second.register(&without_credential(&own)).await;
+    let said = second.says(("Connected", "False", "Degraded")).await;
+    let why = message(&said, "Connected");
+    assert!(why.contains("Unauthorized"), "{why}");
+
+    // Nothing in the management cluster has a credential.
+    let secrets: Api<Secret> = Api::all(management.admin().await);
+    for secret in list(&secrets).await {
+        let data = secret.data.iter().flatten();
+        let has_token = data.clone().any(|(key, value)| {
+            key == "kubeconfig" && String::from_utf8_lossy(&value.0).contains("token")
+        });
+        assert!(!has_token, "{:?}", secret.metadata);
+    }
+
+    // A credential beside it is a mistake.
+    let secrets: Api<Secret> = Api::namespaced(management.admin().await, "first");
+    let given = without_credential(&own).replace(r#""user":{}"#, r#""user":{"token":"a"}"#);
+    merge(
+        &secrets,
+        "worker",
+        json!({ "stringData": { "kubeconfig": given } }),
+    )
+    .await;
+    let said = first
+        .says(("Registered", "False", "KubeconfigRefused"))
+        .await;
+    let why = message(&said, "Registered");
+    assert!(
+        why.contains("leave it out") && !why.contains("\"a\""),
+        "{why}"
+    );
+    let back = json!({ "stringData": { "kubeconfig": without_credential(&own) } });
+    merge(&secrets, "worker", back).await;
+    first.says(("Ready", "True", "Ready")).await;
+    manager.stop().await;
+}
+
+pub async fn tokens_are_renewed_in_memory(world: &'static World) {
+    let management = a_management_cluster(world).await;
+    management
+        .apply_file("manifests/rbac/management-federation.yaml")
+        .await;
+    let audience = "operatingsystemmanager.k8c.io/first/worker";
+    let own = a_worker_cluster(&management, "trusting", audience).await;
+    let first = Tenant {
+        management: &management,
+        name: "first",
+    };
+    let kubeconfig = management.kubeconfig(MANAGER).await;
+    let words = ["--fleet", "federation", "--renew-tokens-after", "1s"];
+    let manager = Manager::start_in(&kubeconfig, &words).await;
+    first.register(&without_credential(&own)).await;
+    first.says(("Ready", "True", "Ready")).await;
+    own.settle_audit().await;
+    let begun = Timestamp::now();
+    wait::until("two more tokens are requested", async || {
+        let mut asked = management.requests(MANAGER, begun);
+        asked.retain(|it| it.verb == "create" && it.resource == "serviceaccounts/token");
+        (asked.len() >= 2).then_some(())
+    })
+    .await;
+    let workers: Api<MachineDeployment> = Api::namespaced(own.admin().await, KUBE_SYSTEM);
+    create(&workers, &a_machine_deployment("workers")).await;
+    let api = first.worker_clusters().await;
+    let is_served =
+        |it: &WorkerCluster| it.status.as_ref().and_then(|it| it.served.as_deref()) == Some("1/1");
+    wait::for_object(&api, "worker", "it is served", is_served).await;
+    drop(get(&api, "worker").await);
+    manager.stop().await;
+}
