@@ -32,7 +32,7 @@ use crate::tenant::{
     defaults::TenantDefaults, inventory::Inventory, policies::TenantPolicies, policy::RequestBudget,
 };
 
-fn put(cluster: &Cluster, object: Value) {
+pub(super) fn put(cluster: &Cluster, object: Value) {
     cluster.put_raw(object).expect("the kind is served");
 }
 
@@ -77,7 +77,7 @@ fn a_management_cluster(worker: &Cluster) -> Cluster {
 }
 
 /// Creates a transport without authentication.
-fn transport(cluster: &Cluster) -> Transport {
+pub(super) fn transport(cluster: &Cluster) -> Transport {
     let front = cluster.front();
     let front = front.map_response(|answer| {
         answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
@@ -86,7 +86,7 @@ fn transport(cluster: &Cluster) -> Transport {
 }
 
 /// Creates the state that all tenants share. Each engagement is sent to the test.
-fn shared(
+pub(super) fn shared(
     (management, worker): (&Cluster, &Cluster),
     (registry, worker_clusters): (Arc<Registry>, WorkerClusters),
     clock: Clock,
