@@ -11,16 +11,17 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::{
-    clusters::{ManagementFlags, ReachFlags, WorkerFlags},
+    clusters::{MANAGER, ManagementFlags, ReachFlags, WorkerFlags},
     format::{Format, OutputFlags},
     output,
     progress::Progress,
 };
-use crate::api::worker_cluster::OnRemoval;
+use crate::api::worker_cluster::{Credentials, OnRemoval};
 use crate::commands::{
     tenant_add::{self, Answer, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
+use crate::tenant::access::renewal::ServiceAccountName;
 
 /// The subcommands of `osm tenant`.
 #[derive(Debug, Subcommand)]
@@ -77,6 +78,8 @@ pub(super) struct AddFlags {
     reach: ReachFlags,
     #[command(flatten)]
     rights: RightsFlags,
+    #[command(flatten)]
+    credentials: CredentialFlags,
     /// An additional label of the registration; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
@@ -100,9 +103,34 @@ struct RightsFlags {
     /// Take the cluster over from the operating-system-manager that served it
     #[arg(long)]
     adopt: bool,
+}
+
+/// How the manager gets its credential.
+#[derive(Debug, Args)]
+struct CredentialFlags {
     /// Register a token that lives for a week, and let the manager renew it once a day
-    #[arg(long)]
+    #[arg(long, conflicts_with = "federated")]
     renew_token: bool,
+    /// Register no credential: the worker cluster trusts the management cluster. Prints the file
+    /// that its API server needs for that
+    #[arg(long)]
+    federated: bool,
+    /// The namespace in which the manager runs
+    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
+    manager_namespace: String,
+    /// The manager's ServiceAccount in that namespace
+    #[arg(long, value_name = "NAME", default_value = MANAGER)]
+    service_account: String,
+}
+
+impl CredentialFlags {
+    fn asked(&self) -> Option<Credentials> {
+        match (self.renew_token, self.federated) {
+            (true, _) => Some(Credentials::Renewed),
+            (_, true) => Some(Credentials::Federated),
+            _ => None,
+        }
+    }
 }
 
 /// The flags of `osm tenant remove`.
@@ -183,7 +211,6 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
     let rights = [
         (flags.rights.node_credentials, Rights::NodeCredentials),
         (flags.rights.adopt, Rights::Adoption),
-        (flags.rights.renew_token, Rights::TokenRenewal),
     ];
     let params = tenant_add::Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
@@ -191,6 +218,11 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         management: flags.management.source(),
         worker: flags.worker.source(flags.worker_kubeconfig),
         server: flags.server,
+        credentials: flags.credentials.asked(),
+        manager: ServiceAccountName {
+            namespace: flags.credentials.manager_namespace,
+            name: flags.credentials.service_account,
+        },
         rights: rights
             .into_iter()
             .filter_map(|(is_given, right)| is_given.then_some(right))

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::sync::OnceCell;
 
-use crate::tenant::{access::renewal::Account, secret_text::SecretText};
+use crate::tenant::{access::renewal::ServiceAccountName, secret_text::SecretText};
 
 /// Requests a token for a ServiceAccount, for this audience or the API server itself, and valid for
 /// this number of seconds. The API server may grant less. Returns what it has answered, which may
@@ -20,7 +20,7 @@ use crate::tenant::{access::renewal::Account, secret_text::SecretText};
 /// The call fails.
 pub async fn request(
     client: &Client,
-    account: &Account,
+    account: &ServiceAccountName,
     audience: Option<String>,
     seconds: i64,
 ) -> Result<SecretText, kube::Error> {
@@ -46,7 +46,7 @@ pub struct Tokens {
     /// The age at which a token is renewed, where that is the manager's task.
     pub renewal_age: Duration,
     /// The manager's own ServiceAccount in the management cluster, once it is known.
-    account: OnceCell<Account>,
+    account: OnceCell<ServiceAccountName>,
 }
 
 /// Why the manager's own ServiceAccount is not known.
@@ -75,14 +75,14 @@ impl Tokens {
     /// # Errors
     ///
     /// [`NoAccount`] if it is not known.
-    pub async fn own_account(&self, management: &Client) -> Result<&Account, NoAccount> {
+    pub async fn own_account(&self, management: &Client) -> Result<&ServiceAccountName, NoAccount> {
         let ask = async || {
             let reviews: Api<SelfSubjectReview> = Api::all(management.clone());
             let asked = SelfSubjectReview::default();
             let review = reviews.create(&PostParams::default(), &asked).await;
             let status = review.map_err(NoAccount::Call)?.status;
             let name = status.and_then(|status| status.user_info?.username);
-            let account = name.as_deref().and_then(Account::of_user);
+            let account = name.as_deref().and_then(ServiceAccountName::of_user);
             account.ok_or(NoAccount::AnotherUser)
         };
         self.account.get_or_try_init(ask).await

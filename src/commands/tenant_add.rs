@@ -5,6 +5,8 @@
 //! The user is an administrator of both clusters, so that the manager need not be one.
 
 pub(super) mod apply;
+mod federation;
+mod manager_rights;
 mod prerequisites;
 mod ready;
 mod registration;
@@ -17,8 +19,12 @@ use serde_json::Value;
 
 use self::apply::{Applied, Applier};
 use super::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
-use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::tenant::{access::AccessRules, report::counted, secret_text::SecretText};
+use crate::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::Credentials};
+use crate::tenant::{
+    access::{AccessRules, renewal::ServiceAccountName},
+    report::counted,
+    secret_text::SecretText,
+};
 
 pub use self::{
     apply::Mode,
@@ -42,6 +48,10 @@ pub struct Params {
     pub server: Option<String>,
     /// Rights besides those that every tenant needs.
     pub rights: Vec<Rights>,
+    /// How the manager gets its credential. `None` leaves it as it is.
+    pub credentials: Option<Credentials>,
+    /// The manager's ServiceAccount in the management cluster.
+    pub manager: ServiceAccountName,
     /// Additional labels of the registration.
     pub labels: Vec<(String, String)>,
     /// The manager's rules for kubeconfigs.
@@ -78,25 +88,6 @@ pub async fn tenant_add(
     addition.run(progress).await
 }
 
-/// How long the token lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lifetime {
-    /// Until its Secret is deleted.
-    Endless,
-    /// For days. The manager renews it.
-    Renewed,
-}
-
-impl Lifetime {
-    fn of(rights: &[Rights]) -> Self {
-        if rights.contains(&Rights::TokenRenewal) {
-            Self::Renewed
-        } else {
-            Self::Endless
-        }
-    }
-}
-
 struct TenantAddition {
     params: Params,
     management: ClusterClient,
@@ -118,14 +109,19 @@ impl TenantAddition {
         let own = registration::check(self).await?;
         prerequisites::check_predecessor(self, &own).await?;
         let rights = own.rights(&self.params.rights);
-        let lifetime = Lifetime::of(&rights);
-        let mut documents = prerequisites::documents(&rights)?;
+        let credentials = own.credentials(self.params.credentials);
+        let mut documents = prerequisites::documents(&rights, credentials)?;
         let mut registered = registration::documents(self, &own, &entry.kubeconfig(None)?);
-        match lifetime {
-            Lifetime::Renewed => {
-                registered.extend(registration::token_renewal(&self.params, None)?);
+        let manager = &self.params.manager;
+        match credentials {
+            Credentials::AsRegistered => documents.push(prerequisites::token_document()),
+            Credentials::Renewed => {
+                registered.extend(manager_rights::token_renewal(&self.params, None)?);
             }
-            Lifetime::Endless => documents.push(prerequisites::token_document()),
+            Credentials::Federated => {
+                documents = federation::for_user(documents, manager);
+                registered.extend(manager_rights::federation(manager)?);
+            }
         }
         self.refuse_without_rights(&documents, &registered).await?;
         let worker = self.applier(&self.worker);
@@ -134,19 +130,14 @@ impl TenantAddition {
         let mut applied = apply(&worker, documents, ("worker cluster", progress))
             .await
             .context(why)?;
-        let token = match (self.params.mode, lifetime) {
-            (Mode::DryRun, Lifetime::Renewed) => None,
-            (Mode::DryRun, Lifetime::Endless) => prerequisites::token_now(&worker.client).await?,
-            (Mode::Write, Lifetime::Renewed) => {
-                Some(prerequisites::expiring_token(&worker.client).await?)
-            }
-            (Mode::Write, Lifetime::Endless) => Some(prerequisites::token(&worker).await?),
-        };
+        let token = self.token(&worker, credentials).await?;
         let kubeconfig = entry.kubeconfig(token.as_ref())?;
-        if self.params.mode == Mode::Write {
+        if self.params.mode == Mode::Write && credentials != Credentials::Federated {
             prerequisites::verify(self, &kubeconfig, progress).await?;
         }
-        let registered = self.register((&own, lifetime), &kubeconfig, progress).await;
+        let registered = self
+            .register((&own, credentials), &kubeconfig, progress)
+            .await;
         applied.extend(registered.context("in the management cluster")?);
         let writes = applied.iter().filter(|it| it.is_written()).count();
         progress(match (writes, self.params.mode) {
@@ -160,17 +151,38 @@ impl TenantAddition {
         if let (Mode::Write, Some(wait)) = (self.params.mode, self.params.wait) {
             ready::wait(self, (&own.name, wait), progress).await?;
         }
-        if lifetime == Lifetime::Renewed {
+        if credentials != Credentials::AsRegistered {
             let note = prerequisites::lasting_token(&worker.client).await?;
             note.into_iter().for_each(progress);
         }
         Ok(applied.into_iter().map(|it| it.object).collect())
     }
 
-    /// Applies the registration, and the right to renew its token.
+    /// Returns the token for the kubeconfig, which may be a placeholder in a dry run.
+    async fn token(
+        &self,
+        worker: &Applier,
+        credentials: Credentials,
+    ) -> anyhow::Result<Option<SecretText>> {
+        let later = || Some(SecretText::new(prerequisites::NO_TOKEN_YET));
+        Ok(match (self.params.mode, credentials) {
+            (_, Credentials::Federated) => None,
+            (Mode::DryRun, Credentials::Renewed) => later(),
+            (Mode::DryRun, Credentials::AsRegistered) => {
+                let now = prerequisites::token_now(&worker.client).await?;
+                now.or_else(later)
+            }
+            (Mode::Write, Credentials::Renewed) => {
+                Some(prerequisites::expiring_token(&worker.client).await?)
+            }
+            (Mode::Write, Credentials::AsRegistered) => Some(prerequisites::token(worker).await?),
+        })
+    }
+
+    /// Applies the registration, and the right to renew its token or to request one.
     async fn register(
         &self,
-        (own, lifetime): (&registration::Own, Lifetime),
+        (own, credentials): (&registration::Own, Credentials),
         kubeconfig: &SecretText,
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Vec<Applied>> {
@@ -178,13 +190,25 @@ impl TenantAddition {
         let documents = registration::documents(self, own, kubeconfig);
         let place = "management cluster";
         let mut applied = apply(&management, documents, (place, progress)).await?;
-        if lifetime == Lifetime::Renewed {
-            // The registration is the last one.
-            let registered = applied.last().map(|it| &it.object);
-            let uid = registered.map(|it| cluster_client::metadata(it, "uid"));
-            let uid = uid.filter(|uid| !uid.is_empty());
-            let rights = registration::token_renewal(&self.params, uid)?;
-            applied.extend(apply(&management, rights, (place, progress)).await?);
+        let rights = match credentials {
+            Credentials::AsRegistered => return Ok(applied),
+            Credentials::Renewed => {
+                // The registration is the last one.
+                let registered = applied.last().map(|it| &it.object);
+                let uid = registered.map(|it| cluster_client::metadata(it, "uid"));
+                let uid = uid.filter(|uid| !uid.is_empty());
+                manager_rights::token_renewal(&self.params, uid)?
+            }
+            Credentials::Federated => manager_rights::federation(&self.params.manager)?,
+        };
+        applied.extend(apply(&management, rights, (place, progress)).await?);
+        if credentials == Credentials::Federated {
+            let file = serde_saphyr::to_string(&self.authentication().await?)?;
+            progress(
+                "the worker cluster's API server needs --authentication-config with this file:"
+                    .to_owned(),
+            );
+            file.lines().for_each(|line| progress(line.to_owned()));
         }
         Ok(applied)
     }

@@ -3,14 +3,15 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, WORKER_CLUSTER_LABEL};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
-use crate::suite::administrator::{create, get, list, merge};
+use crate::suite::administrator::{create, find, list, merge};
+use crate::suite::commands::{a_file, path, run};
 use crate::suite::fixtures::{a_machine_deployment, a_secret, the_last_lease};
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
@@ -56,13 +57,17 @@ subjects:
     server
 }
 
-/// A worker cluster in which the management cluster's manager has its rights.
-async fn a_worker_cluster(management: &Server, name: &str, audience: &str) -> Server {
-    let server = Server::start_trusting(management, name, (audience, PREFIX)).await;
+/// Gives the management cluster's manager its rights in a worker cluster.
+async fn entitle(worker: &Server) {
     let user = format!("{PREFIX}{}", MANAGER.user());
     let rights = include_str!("../../manifests/rbac/worker.yaml");
     let subject = format!("- kind: User\n  apiGroup: rbac.authorization.k8s.io\n  name: {user}\n");
-    server.apply(&rights.replace(SUBJECT, &subject)).await;
+    worker.apply(&rights.replace(SUBJECT, &subject)).await;
+}
+
+/// A worker cluster that trusts the management cluster.
+async fn a_worker_cluster(management: &Server, name: &str, audience: &str) -> Server {
+    let server = Server::start_trusting(management, name, (audience, PREFIX)).await;
     for file in ["machinedeployments", "kubelet-bootstrap"] {
         let path = format!("tenants-example/worker-crds/{file}.yaml");
         server.apply_file(&path).await;
@@ -129,6 +134,7 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
     let management = a_management_cluster(world).await;
     let audience = |tenant: &str| format!("operatingsystemmanager.k8c.io/{tenant}/worker");
     let own = a_worker_cluster(&management, "trusting", &audience("first")).await;
+    entitle(&own).await;
     let [first, second] = ["first", "second"].map(|name| Tenant {
         management: &management,
         name,
@@ -188,22 +194,42 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
     manager.stop().await;
 }
 
-pub async fn tokens_are_renewed_in_memory(world: &'static World) {
+pub async fn a_cluster_is_added_that_trusts_the_management_cluster(world: &'static World) {
     let management = a_management_cluster(world).await;
-    management
-        .apply_file("manifests/rbac/management-federation.yaml")
-        .await;
     let audience = "operatingsystemmanager.k8c.io/first/worker";
     let own = a_worker_cluster(&management, "trusting", audience).await;
-    let first = Tenant {
-        management: &management,
-        name: "first",
-    };
     let kubeconfig = management.kubeconfig(MANAGER).await;
     let words = ["--fleet", "federation", "--renew-tokens-after", "1s"];
     let manager = Manager::start_in(&kubeconfig, &words).await;
-    first.register(&without_credential(&own)).await;
-    first.says(("Ready", "True", "Ready")).await;
+    let (in_management, in_worker) = (
+        a_file(&management.admin_in("default")),
+        a_file(&own.admin_in("default")),
+    );
+    let words = ["tenant", "add", "worker", "-n", "first", "--federated"];
+    let reach = [
+        "--allow-loopback-servers",
+        "--kubeconfig",
+        path(&in_management),
+    ];
+    let worker = ["--worker-kubeconfig", path(&in_worker)];
+    let added = run(&[&words[..], &reach, &worker].concat()).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    for line in [
+        "--authentication-config with this file",
+        "kind: AuthenticationConfiguration",
+        audience,
+    ] {
+        assert!(added.out.contains(line), "{line}: {added:?}");
+    }
+    if management.real().is_some() {
+        let issuer = format!("url: {}\n", management.url());
+        assert!(added.out.contains(&issuer), "{added:?}");
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(own.admin().await, KUBE_SYSTEM);
+    let account = find(&accounts, MANAGER.name).await;
+    assert!(account.is_none(), "nobody needs it");
+
+    // Its token is renewed in memory.
     own.settle_audit().await;
     let begun = Timestamp::now();
     wait::until("two more tokens are requested", async || {
@@ -214,10 +240,9 @@ pub async fn tokens_are_renewed_in_memory(world: &'static World) {
     .await;
     let workers: Api<MachineDeployment> = Api::namespaced(own.admin().await, KUBE_SYSTEM);
     create(&workers, &a_machine_deployment("workers")).await;
-    let api = first.worker_clusters().await;
+    let api: Api<WorkerCluster> = Api::namespaced(management.admin().await, "first");
     let is_served =
         |it: &WorkerCluster| it.status.as_ref().and_then(|it| it.served.as_deref()) == Some("1/1");
     wait::for_object(&api, "worker", "it is served", is_served).await;
-    drop(get(&api, "worker").await);
     manager.stop().await;
 }

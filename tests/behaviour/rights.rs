@@ -42,8 +42,8 @@ const UNUSED: &[(&str, &str)] = &[
 /// Where the replicas' Leases are.
 const LEASES: &str = "operating-system-manager";
 
-/// Roles of these files are for people, or for credentials that end: each of those has a scenario in
-/// which nothing goes on without it.
+/// Roles of these files are for people, or for credentials that end: each of those has a scenario
+/// in which nothing goes on without it.
 const ELSEWHERE: [&str; 4] = [
     "tenants.yaml",
     "worker-token-renewal.yaml",

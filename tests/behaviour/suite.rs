@@ -169,7 +169,7 @@ macro_rules! scenarios {
             registration::a_rotated_kubeconfig_is_taken,
             registration::a_renewed_credential_is_taken_over_without_a_list,
             federation::clusters_are_served_with_no_stored_credential,
-            federation::tokens_are_renewed_in_memory,
+            federation::a_cluster_is_added_that_trusts_the_management_cluster,
             renewal::a_token_is_renewed_before_it_expires,
             renewal::a_cluster_is_added_with_a_token_that_is_renewed,
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,

@@ -18,6 +18,13 @@ impl State {
         });
         match parts.as_slice() {
             ["version"] => Some(version()),
+            [".well-known", "openid-configuration"] => Some(json!({
+                "issuer": "https://kubernetes.default.svc.cluster.local",
+                "jwks_uri": "https://127.0.0.1/openid/v1/jwks",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["RS256"],
+            })),
             ["api"] if aggregated => {
                 Some(self.aggregated(&BTreeMap::from([(String::new(), vec!["v1".to_owned()])])))
             }

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{TenantAddition, apply::Applier, registration::Own};
-use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
+use crate::api::{
+    machine_deployment::MachineDeployment, names::KUBE_SYSTEM, worker_cluster::Credentials,
+};
 use crate::client::{clock::Clock, pages, token};
 use crate::commands::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
 use crate::fleet::{
@@ -23,18 +25,18 @@ use crate::fleet::{
 };
 use crate::telemetry::chain::chain;
 use crate::tenant::{
-    access::{AccessError, AccessRules, ClusterAccess, renewal::Account},
+    access::{AccessError, AccessRules, ClusterAccess, renewal::ServiceAccountName},
     secret_text::SecretText,
 };
 
 /// The name of the ServiceAccount in the kubeconfig.
-const ACCOUNT: &str = "operating-system-manager";
+pub(super) const ACCOUNT: &str = "operating-system-manager";
 /// The name of the Secret with its token.
 pub(super) const TOKEN: &str = "operating-system-manager-token";
 /// The annotation of that Secret with the uid of the account to which the token belongs.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// The placeholder for a token that does not exist yet.
-const NO_TOKEN_YET: &str = "no-token-yet";
+pub(super) const NO_TOKEN_YET: &str = "no-token-yet";
 /// How long the cluster may take to fill the token's Secret, and to accept the token and rights.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval between two checks.
@@ -53,24 +55,22 @@ pub enum Rights {
     NodeCredentials,
     /// The rights to read what another manager left behind.
     Adoption,
-    /// The right to renew its own token.
-    TokenRenewal,
 }
 
 impl Rights {
     /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::NodeCredentials, Self::Adoption, Self::TokenRenewal];
+    pub(super) const ALL: [Self; 2] = [Self::NodeCredentials, Self::Adoption];
 }
 
 /// Returns the objects with rights that are applied in the worker cluster, in order.
-pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
+pub(super) fn documents(rights: &[Rights], credentials: Credentials) -> anyhow::Result<Vec<Value>> {
     let more = rights.iter().map(|more| match more {
         Rights::NodeCredentials => NODE_CREDENTIALS,
         Rights::Adoption => ADOPTION,
-        Rights::TokenRenewal => TOKEN_RENEWAL,
     });
+    let renewal = (credentials == Credentials::Renewed).then_some(TOKEN_RENEWAL);
     let mut documents = Vec::new();
-    for file in std::iter::once(ALWAYS).chain(more) {
+    for file in std::iter::once(ALWAYS).chain(more).chain(renewal) {
         let read: Vec<Value> =
             serde_saphyr::from_multiple(file).context("cannot parse an embedded manifest")?;
         documents.extend(read);
@@ -112,7 +112,7 @@ impl Entry {
         })
     }
 
-    /// Returns a minimal kubeconfig.
+    /// Returns a minimal kubeconfig. Its user has this token, or nothing.
     pub(super) fn kubeconfig(&self, token: Option<&SecretText>) -> anyhow::Result<SecretText> {
         let authority = STANDARD.encode(&self.certificate_authority);
         let mut cluster = json!({
@@ -121,11 +121,11 @@ impl Entry {
         if let (Some(name), Some(fields)) = (&self.tls_server_name, cluster.as_object_mut()) {
             fields.insert("tls-server-name".to_owned(), json!(name));
         }
-        let token = token.map_or(NO_TOKEN_YET, SecretText::expose);
+        let user = token.map_or_else(|| json!({}), |token| json!({ "token": token.expose() }));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "worker",
             "clusters": [{ "name": "worker", "cluster": cluster }],
-            "users": [{ "name": ACCOUNT, "user": { "token": token } }],
+            "users": [{ "name": ACCOUNT, "user": user }],
             "contexts": [{ "name": "worker", "context": { "cluster": "worker", "user": ACCOUNT } }],
         });
         let text = serde_saphyr::to_string(&kubeconfig).context("cannot write a kubeconfig")?;
@@ -134,7 +134,7 @@ impl Entry {
 
     /// Refuses an address that the manager would refuse.
     pub(super) fn check(&self, rules: &AccessRules) -> anyhow::Result<()> {
-        let kubeconfig = self.kubeconfig(None)?;
+        let kubeconfig = self.kubeconfig(Some(&SecretText::new(NO_TOKEN_YET)))?;
         match ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules) {
             Ok(_) => Ok(()),
             Err(error @ AccessError::ServerRefused { .. }) => {
@@ -225,7 +225,7 @@ pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
 
 /// Requests a token that the manager renews.
 pub(super) async fn expiring_token(worker: &Client) -> anyhow::Result<SecretText> {
-    let account = Account {
+    let account = ServiceAccountName {
         namespace: KUBE_SYSTEM.to_owned(),
         name: ACCOUNT.to_owned(),
     };
@@ -305,8 +305,9 @@ mod tests {
 
     #[test]
     fn every_object_of_the_rights_is_one_that_can_be_applied() {
-        let all = documents(&Rights::ALL).unwrap();
-        assert!(all.len() > documents(&[]).unwrap().len() + 7);
+        let all = documents(&Rights::ALL, Credentials::Renewed).unwrap();
+        let few = documents(&[], Credentials::AsRegistered).unwrap();
+        assert!(all.len() > few.len() + 7);
         for document in &all {
             assert!(
                 crate::commands::cluster_client::kind_of(document).is_some(),
@@ -340,7 +341,8 @@ mod tests {
             certificate_authority: fake_cluster::Cluster::default().ca_pem().into_bytes(),
             tls_server_name: None,
         };
-        let kubeconfig = entry.kubeconfig(None).unwrap();
+        let token = SecretText::new(NO_TOKEN_YET);
+        let kubeconfig = entry.kubeconfig(Some(&token)).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), kubeconfig.expose()).unwrap();
         for author in [Author::Anybody, Author::ClusterClient] {

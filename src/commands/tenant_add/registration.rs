@@ -14,8 +14,6 @@ use crate::api::{
 use crate::commands::cluster_client;
 use crate::tenant::secret_text::SecretText;
 
-const TOKEN_RENEWAL: &str = include_str!("../../../manifests/rbac/tenant-token-renewal.yaml");
-
 /// The existing objects of the tenant.
 pub(super) struct Own {
     /// The WorkerCluster's name.
@@ -38,11 +36,12 @@ impl Own {
         if !is_asked && self.node_credentials == Some(NodeCredentials::PerMachineDeployment) {
             rights.push(Rights::NodeCredentials);
         }
-        let is_asked = rights.contains(&Rights::TokenRenewal);
-        if !is_asked && self.credentials == Credentials::Renewed {
-            rights.push(Rights::TokenRenewal);
-        }
         rights
+    }
+
+    /// Returns how the manager gets its credential: as requested now, or as before.
+    pub(super) fn credentials(&self, asked: Option<Credentials>) -> Credentials {
+        asked.unwrap_or(self.credentials)
     }
 }
 
@@ -191,28 +190,6 @@ pub(super) fn documents(
     documents
 }
 
-/// Returns the right to renew the token in the registration. It goes with that Secret, once its uid
-/// is known.
-pub(super) fn token_renewal(params: &Params, uid: Option<&str>) -> anyhow::Result<Vec<Value>> {
-    let mut documents: Vec<Value> =
-        serde_saphyr::from_multiple(TOKEN_RENEWAL).context("cannot parse an embedded manifest")?;
-    for document in &mut documents {
-        if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("namespace".to_owned(), json!(params.namespace));
-            if let Some(uid) = uid {
-                let owner = json!({
-                    "apiVersion": "v1", "kind": "Secret", "name": params.name, "uid": uid,
-                });
-                metadata.insert("ownerReferences".to_owned(), json!([owner]));
-            }
-        }
-        if let Some(names) = document.pointer_mut("/rules/0/resourceNames") {
-            *names = json!([params.name]);
-        }
-    }
-    Ok(documents)
-}
-
 /// Returns the registration.
 fn secret(params: &Params, kubeconfig: &str) -> Value {
     json!({
@@ -235,9 +212,12 @@ fn worker_cluster(params: &Params, own: &Own) -> Value {
     if let (Some(node_credentials), Some(fields)) = (node_credentials, spec.as_object_mut()) {
         fields.insert("nodeCredentials".to_owned(), json!(node_credentials));
     }
-    let is_renewed = own.rights(&params.rights).contains(&Rights::TokenRenewal);
-    if let (true, Some(fields)) = (is_renewed, spec.as_object_mut()) {
-        fields.insert("credentials".to_owned(), json!(Credentials::Renewed));
+    let credentials = own.credentials(params.credentials);
+    if let (true, Some(fields)) = (
+        credentials != Credentials::AsRegistered,
+        spec.as_object_mut(),
+    ) {
+        fields.insert("credentials".to_owned(), json!(credentials));
     }
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
-    worker_cluster::{Home, OnRemoval, WorkerCluster},
+    worker_cluster::{Credentials, Home, OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
     self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
@@ -430,7 +430,7 @@ async fn remove_prerequisites(
     worker: &ClusterClient,
     progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
-    let mut all = documents(&Rights::ALL)?;
+    let mut all = documents(&Rights::ALL, Credentials::Renewed)?;
     all.push(token_document());
     for document in all.iter().rev() {
         let is_namespace = document.get("kind").is_some_and(|kind| kind == "Namespace");

@@ -27,7 +27,9 @@ use crate::fleet::{
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
     supervisor::*,
 };
-use crate::tenant::{access::renewal::Account, inventory::Inventory, secret_text::SecretText};
+use crate::tenant::{
+    access::renewal::ServiceAccountName, inventory::Inventory, secret_text::SecretText,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// The age at which a token is renewed.
@@ -69,15 +71,18 @@ fn entitle(cluster: &Cluster, user: &str) {
     );
 }
 
-fn account(namespace: &str) -> Account {
-    Account {
+fn account(namespace: &str) -> ServiceAccountName {
+    ServiceAccountName {
         namespace: namespace.to_owned(),
         name: "osm".to_owned(),
     }
 }
 
 /// Creates the ServiceAccount, and returns its name as a user.
-fn has_account(cluster: &Cluster, Account { namespace, name }: &Account) -> String {
+fn has_account(
+    cluster: &Cluster,
+    ServiceAccountName { namespace, name }: &ServiceAccountName,
+) -> String {
     put(
         cluster,
         json!({

@@ -10,7 +10,7 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// A ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ServiceAccountName {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -23,7 +23,7 @@ struct Claims {
     sub: String,
 }
 
-impl Account {
+impl ServiceAccountName {
     /// Returns the ServiceAccount with this name as a user.
     pub fn of_user(user: &str) -> Option<Self> {
         let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
@@ -36,9 +36,9 @@ impl Account {
 
 impl ClusterAccess {
     /// Returns the ServiceAccount that the token says it is for.
-    pub fn account(&self) -> Option<Account> {
+    pub fn account(&self) -> Option<ServiceAccountName> {
         let Claims { sub } = claims_of(self.credential.token()?)?;
-        Account::of_user(&sub)
+        ServiceAccountName::of_user(&sub)
     }
 }
 

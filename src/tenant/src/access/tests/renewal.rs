@@ -3,7 +3,7 @@
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{
-    super::renewal::{Account, NotRenewed, with_token},
+    super::renewal::{NotRenewed, ServiceAccountName, with_token},
     *,
 };
 
@@ -37,7 +37,7 @@ fn a_kubeconfig_gets_another_token_of_the_same_user_and_nothing_else() {
 
 #[test]
 fn the_account_is_in_the_name_of_the_user() {
-    let of = |user: &str| Account::of_user(user).map(|it| (it.namespace, it.name));
+    let of = |user: &str| ServiceAccountName::of_user(user).map(|it| (it.namespace, it.name));
     let (namespace, name) = ("kube-system".to_owned(), "osm".to_owned());
     assert_eq!(
         of("system:serviceaccount:kube-system:osm"),
