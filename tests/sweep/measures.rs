@@ -166,7 +166,8 @@ async fn what_objectives_limit_is_measured_by_class_and_counted_once() {
     measured.world.deploy("berlin", "others");
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(measured.value(served), 2);
-    assert!(measured.value(sum) > 30, "{}", measured.value(sum));
+    // A whole number of seconds, rounded down.
+    assert!(measured.value(sum) >= 30, "{}", measured.value(sum));
     worker.clear_faults();
     measured.world.settle().await;
     assert_eq!(measured.value(served), 2);
