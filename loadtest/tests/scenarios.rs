@@ -100,7 +100,8 @@ async fn a_seed_is_served_renewed_and_given_back_without_a_write_to_its_user_clu
         &[
             ("writes at rest", 0.0),
             ("writes to user clusters by a renewal", 0.0),
-            ("writes to user clusters by that", 0.0),
+            ("writes to user clusters by a tenth back and forth", 0.0),
+            ("writes to user clusters by all back and forth", 0.0),
         ],
     );
 }
