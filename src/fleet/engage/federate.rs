@@ -79,6 +79,9 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     let managed = (shared, keeping.management);
     let access = federated(managed, policy, (&registration, kubeconfig)).await;
     let access = access.map_err(|error| error.message)?;
+    if access.principal() != attempt.principal {
+        return Err("the registration has changed meanwhile".to_owned());
+    }
     let transport = (shared.connector)(&access, &policy.access);
     let transport = transport.map_err(|error| chain(error.as_ref()).to_string())?;
     attempt.transport.renew(transport);

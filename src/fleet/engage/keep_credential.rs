@@ -19,6 +19,9 @@ use crate::tenant::{
 
 /// The interval between two checks. A check itself sends no request.
 const INTERVAL: Duration = Duration::from_hours(1);
+/// The least time between two renewals. A worker cluster whose clock is wrong, or that lies, has
+/// tokens that are old as soon as they are issued.
+const PAUSE: Duration = Duration::from_mins(1);
 /// The first and the longest delay between attempts to renew a token that has days left.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
@@ -51,7 +54,7 @@ pub async fn keep_credential(keeping: Keeping<'_>) {
     let (status, clock) = (&registered.status, &shared.clock);
     let mut expiries = attempt.expiries.subscribe();
     let mut settings = registered.worker_cluster.subscribe();
-    let mut delays = delays(attempt.credentials);
+    let mut delays = retries(attempt.credentials);
     let (mut failed, mut not_before) = (None, Timestamp::MIN);
     loop {
         let current = expiries.borrow_and_update().clone();
@@ -67,10 +70,7 @@ pub async fn keep_credential(keeping: Keeping<'_>) {
         let due = due.map(|due| due.max(not_before));
         tokio::select! {
             biased;
-            _ = expiries.changed() => {
-                (failed, not_before) = (None, Timestamp::MIN);
-                delays = self::delays(attempt.credentials);
-            }
+            _ = expiries.changed() => failed = None,
             _ = settings.changed() => {}
             () = sleep(until(due, clock)) => {
                 if due.is_none_or(|due| clock.now() < due) {
@@ -80,14 +80,11 @@ pub async fn keep_credential(keeping: Keeping<'_>) {
                     Credentials::Federated => federate::renew(keeping).await,
                     _ => renew_token::renew(keeping).await,
                 };
-                let pause = match &renewed {
-                    Ok(()) if credentials == Credentials::Federated => {
-                        delays = self::delays(credentials);
-                        Duration::ZERO
-                    }
-                    // The changed Secret comes back by its watch, as any other.
-                    Ok(()) => INTERVAL,
-                    Err(_) => delays.next().unwrap_or(INTERVAL),
+                let pause = if renewed.is_ok() {
+                    delays = retries(credentials);
+                    PAUSE.min(shared.tokens.renewal_age)
+                } else {
+                    delays.next().unwrap_or(INTERVAL)
                 };
                 let before = std::mem::replace(&mut failed, renewed.err());
                 if let Some(why) = failed.as_ref().filter(|_| failed != before) {
@@ -100,7 +97,7 @@ pub async fn keep_credential(keeping: Keeping<'_>) {
 }
 
 /// Returns the delays between attempts to renew a token. One in a Secret has days left.
-fn delays(credentials: Credentials) -> RetryDelay {
+fn retries(credentials: Credentials) -> RetryDelay {
     match credentials {
         Credentials::Federated => RetryDelay::default(),
         _ => RetryDelay::new(RETRY.0, RETRY.1),

@@ -4,14 +4,14 @@
 use std::fmt::Display;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, ResourceExt};
+use kube::Api;
 
 use super::Attempt;
 use crate::client::{connect::Clients, pages, token, write};
 use crate::fleet::{engagement::Shared, registry::RegisteredCluster};
 use crate::telemetry::chain::chain;
 use crate::tenant::{
-    access::{ClusterAccess, fingerprint, kubeconfig_key, renewal::with_token},
+    access::{ClusterAccess, kubeconfig_key, renewal::with_token},
     inventory::Inventory,
     policy::TenantPolicy,
     secret_text::SecretBytes,
@@ -50,6 +50,9 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     let kubeconfig = kubeconfig.ok_or("the Secret has no kubeconfig")?;
     let access = ClusterAccess::parse(kubeconfig.expose(), &keeping.policy.access);
     let access = access.map_err(|error| chain(&error).to_string())?;
+    if access.principal() != keeping.attempt.principal {
+        return Err("the registration has changed meanwhile".to_owned());
+    }
     let account = access
         .account()
         .ok_or("it is not that of a ServiceAccount")?;
@@ -61,7 +64,7 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
             "apply worker-token-renewal.yaml in the worker cluster",
         )
     })?;
-    let renewed = with_token(kubeconfig, &token, &keeping.policy.access);
+    let renewed = with_token((kubeconfig, &access), &token, &keeping.policy.access);
     let renewed = renewed.map_err(|why| why.to_string())?;
     let secrets: Api<Secret> = Api::namespaced(
         keeping.management.client(),
@@ -90,13 +93,10 @@ fn changed(
     keys: &[&str],
     (before, renewed): (&SecretBytes, &SecretBytes),
 ) -> Result<Secret, String> {
-    let uid = secret.uid().unwrap_or_default();
     let data = secret.data.get_or_insert_default();
     let key = kubeconfig_key(data, keys).unwrap_or_default().to_owned();
-    let now = data.get_mut(&key);
-    let known = fingerprint(&uid, before.expose());
-    match now {
-        Some(ByteString(now)) if fingerprint(&uid, now) == known => {
+    match data.get_mut(&key) {
+        Some(ByteString(now)) if now == before.expose() => {
             *now = renewed.expose().to_vec();
             Ok(secret)
         }

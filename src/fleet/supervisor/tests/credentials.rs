@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, Fault, Matcher, Options, User};
 use http::{HeaderValue, Request, header::AUTHORIZATION};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{client::Body, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::{
@@ -37,10 +37,10 @@ const AGE: Duration = Duration::from_hours(24);
 /// The lifetime of the first token, in seconds.
 const WEEK: i64 = 7 * 24 * 3600;
 
-fn a_cluster(name: &str) -> Cluster {
+fn a_cluster(name: &str, started_at: Timestamp) -> Cluster {
     Cluster::new(Options {
         name: name.to_owned(),
-        started_at: Timestamp::UNIX_EPOCH,
+        started_at,
         ..Options::default()
     })
 }
@@ -112,7 +112,11 @@ struct Fleet {
 
 impl Fleet {
     async fn start(credentials: &str) -> Self {
-        let (management, worker) = (a_cluster("management"), a_cluster("worker"));
+        Self::start_beside(a_cluster("worker", Timestamp::UNIX_EPOCH), credentials).await
+    }
+
+    async fn start_beside(worker: Cluster, credentials: &str) -> Self {
+        let management = a_cluster("management", Timestamp::UNIX_EPOCH);
         for definition in [
             include_str!("../../../../manifests/crds/workerclusters.yaml"),
             include_str!("../../../../manifests/crds/operatingsystemprofiles.yaml"),
@@ -274,6 +278,19 @@ async fn a_renewed_token_has_no_gap_while_the_management_api_is_away() {
         answers.get(&200).is_some_and(|it| *it > 1000),
         "{answers:?}"
     );
+}
+
+/// All that its tokens say is that they are old. Each is renewed, and not in an endless loop.
+#[tokio::test(start_paused = true)]
+async fn a_worker_cluster_that_lies_about_time_has_one_renewal_a_minute() {
+    let long_ago = Timestamp::UNIX_EPOCH - 100 * SignedDuration::from_hours(24);
+    let fleet = Fleet::start_beside(a_cluster("worker", long_ago), "Renewed").await;
+    fleet.management.clear_audit();
+    sleep(HOUR).await;
+    let renewals = fleet.management.writes();
+    let renewals = renewals.iter().filter(|it| it.target.resource == "secrets");
+    let renewals = renewals.count();
+    assert!((50..=61).contains(&renewals), "{renewals}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,9 +45,6 @@ impl ClusterAccess {
 /// Why a kubeconfig does not get another token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRenewed {
-    /// It has none.
-    #[error("it has no token")]
-    NoToken,
     /// It is folded, or written with escapes.
     #[error("the kubeconfig does not have its token in one piece")]
     InPieces,
@@ -63,25 +60,21 @@ pub enum NotRenewed {
 ///
 /// [`NotRenewed`] if the token is not there in one piece, or the other one is for another user.
 pub fn with_token(
-    kubeconfig: &SecretBytes,
+    (kubeconfig, access): (&SecretBytes, &ClusterAccess),
     token: &SecretText,
     rules: &AccessRules,
 ) -> Result<SecretBytes, NotRenewed> {
-    let parsed = |kubeconfig: &SecretBytes| ClusterAccess::parse(kubeconfig.expose(), rules);
-    let access = parsed(kubeconfig).map_err(|_| NotRenewed::NoToken)?;
-    let before = access.credential.token().ok_or(NotRenewed::NoToken)?;
-    // Those of a JWT. None of them means anything in YAML.
-    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !token.expose().bytes().all(is_of_token) {
-        return Err(NotRenewed::NotForTheSameUser);
-    }
     let text = str::from_utf8(kubeconfig.expose()).map_err(|_| NotRenewed::InPieces)?;
-    if !text.contains(before.expose()) {
+    let before = access.credential.token().map_or("", SecretText::expose);
+    let renewed = SecretText::new(text.replace(before, token.expose())).to_bytes();
+    let after = ClusterAccess::parse(renewed.expose(), rules);
+    let after = after.map_err(|_| NotRenewed::NotForTheSameUser)?;
+    if after.credential.token() == access.credential.token() {
         return Err(NotRenewed::InPieces);
     }
-    let renewed = SecretText::new(text.replace(before.expose(), token.expose())).to_bytes();
-    let after = parsed(&renewed).map_err(|_| NotRenewed::NotForTheSameUser)?;
-    if after.principal().is_none() || after.principal() != access.principal() {
+    // A text that means more than a token in YAML would be read as another one.
+    let is_it = after.credential.token() == Some(token);
+    if !is_it || after.principal().is_none() || after.principal() != access.principal() {
         return Err(NotRenewed::NotForTheSameUser);
     }
     Ok(renewed)

@@ -14,7 +14,9 @@ fn token_of(user: &str, number: u32) -> String {
 
 fn renewed(before: &str, token: &str) -> Result<String, NotRenewed> {
     let (before, token) = (SecretText::new(before).to_bytes(), SecretText::new(token));
-    let renewed = with_token(&before, &token, &AccessRules::default())?;
+    let rules = AccessRules::default();
+    let access = ClusterAccess::parse(before.expose(), &rules).unwrap();
+    let renewed = with_token((&before, &access), &token, &rules)?;
     Ok(String::from_utf8(renewed.expose().to_vec()).unwrap())
 }
 
@@ -25,11 +27,15 @@ fn a_kubeconfig_gets_another_token_of_the_same_user_and_nothing_else() {
     let before = format!("# ours\n{}", serde_json::to_string_pretty(&own).unwrap());
     let after = renewed(&before, &second);
     assert_eq!(after, Ok(before.replace(&first, &second)));
-    let (head, tail) = first.split_at(10);
-    let escaped = before.replace(&first, &format!("\\u0065{}{tail}", head.split_at(1).1));
-    assert_eq!(renewed(&escaped, &second), Err(NotRenewed::InPieces));
+    let escaped = before.replace(&first, &first.replacen('e', "\\u0065", 1));
+    // A comment that has it changes nothing.
+    for escaped in [format!("# {first}\n{escaped}"), escaped] {
+        assert_eq!(renewed(&escaped, &second), Err(NotRenewed::InPieces));
+    }
     let elsewhere = format!("{second}\"}}}}],\"clusters\":[],\"x\":[{{\"y\":{{\"z\":\"");
-    for token in [&elsewhere, &token_of("another", 2), "", "a", "no token"] {
+    let escaped = second.replacen('e', "\\u0065", 1);
+    let another = token_of("another", 2);
+    for token in [&elsewhere, &escaped, &another, "", "a", "no token"] {
         let refused = renewed(&before, token);
         assert_eq!(refused, Err(NotRenewed::NotForTheSameUser), "{token}");
     }
