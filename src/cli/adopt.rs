@@ -133,7 +133,8 @@ impl KkpFlags {
 
 /// Returns what would be done, line by line.
 fn told(steps: &[Step], answers: &[Answer], direction: Direction) -> Vec<String> {
-    let of_step = |Step { id, action }: &Step| {
+    let of_step = |step: &Step| {
+        let Step { id, action } = step;
         let mut told = match action {
             Action::Nothing => vec![format!("{id}: nothing to do")],
             Action::Refuse(why) => vec![format!("{id}: stays, because {why}")],
@@ -142,7 +143,7 @@ fn told(steps: &[Step], answers: &[Answer], direction: Direction) -> Vec<String>
                 format!("  {}", command(id, direction)),
             ],
         };
-        let namespace = format!("cluster-{id}");
+        let namespace = step.namespace();
         let of_it = answers.iter().filter(|it| it.tenant == namespace);
         told.extend(of_it.flat_map(lines).map(|line| format!("  {line}")));
         told

@@ -15,6 +15,7 @@ use super::{
     plan::{Answer, Question, Verdict, plan},
     selection::Selection,
 };
+use crate::fleet::discovery::kkp::namespace_of;
 use crate::tenant::inventory::Inventory;
 
 /// Who is to serve the user clusters.
@@ -48,6 +49,13 @@ pub struct Step {
     pub id: String,
     /// What is to happen.
     pub action: Action,
+}
+
+impl Step {
+    /// Returns the namespace of the user cluster in the seed.
+    pub fn namespace(&self) -> String {
+        namespace_of(&self.id)
+    }
 }
 
 /// What is to happen with a user cluster.
@@ -133,7 +141,7 @@ impl HandOver {
     /// those whose documents would change, or that would not be served.
     async fn plan(&mut self, steps: &mut [Step], count: &Count) -> anyhow::Result<Vec<Answer>> {
         let handed_over = steps.iter().filter(|it| it.action == Action::HandOver);
-        let namespaces: Vec<String> = handed_over.map(|it| namespace_of(&it.id)).collect();
+        let namespaces: Vec<String> = handed_over.map(Step::namespace).collect();
         if namespaces.is_empty() || self.direction == Direction::Back {
             return Ok(Vec::new());
         }
@@ -144,7 +152,7 @@ impl HandOver {
         };
         let answers = plan(&self.question, count).await?;
         for step in steps.iter_mut() {
-            let namespace = namespace_of(&step.id);
+            let namespace = step.namespace();
             let mut of_it = answers.iter().filter(|it| it.tenant == namespace);
             if let Some(why) = of_it.find_map(why_not) {
                 step.action = Action::Refuse(why);
@@ -165,11 +173,6 @@ fn why_not(answer: &Answer) -> Option<String> {
     };
     let why = answer.message.as_deref().map(|it| format!(": {it}"));
     Some(what + &why.unwrap_or_default())
-}
-
-/// Returns the namespace of a user cluster in the seed.
-fn namespace_of(id: &str) -> String {
-    format!("cluster-{id}")
 }
 
 #[cfg(test)]

@@ -393,10 +393,10 @@ impl Task {
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let ownership = ownerships.borrow_and_update().clone();
+            let is_federated = |it: Credentials| it == Credentials::Federated;
             let may_serve = |own: &Arc<WorkerCluster>| {
-                let now = own.spec.credentials;
-                let is_federated = |it: Credentials| it == Credentials::Federated;
-                engage::may_serve(own, &ownership) && is_federated(now) == is_federated(credentials)
+                engage::may_serve(own, &ownership)
+                    && is_federated(own.spec.credentials) == is_federated(credentials)
             };
             let Some(own) = own.filter(may_serve) else {
                 return;

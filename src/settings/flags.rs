@@ -140,8 +140,8 @@ pub struct RunFlags {
     )]
     pub cluster_info_interval: Duration,
 
-    /// Renew the token of a registration once it is this old, or after half of its lifetime if that
-    /// is earlier, where spec.credentials of the WorkerCluster is Renewed.
+    /// Renew a token once it is this old, or after half of its lifetime if that is earlier, where
+    /// spec.credentials of the WorkerCluster is Renewed or Federated.
     #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = humantime::parse_duration)]
     pub renew_tokens_after: Duration,
 

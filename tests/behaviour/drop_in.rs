@@ -29,7 +29,7 @@ use crate::suite::life::{has_served, page};
 use crate::suite::process::LoggedProcess;
 use crate::suite::server::{Server, ok};
 use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::suite::world::{IN_WORKER, World, has_machine_controller};
 
 /// The line of KubeOne's Deployment.
 const KUBEONE: &[&str] = &[
@@ -148,10 +148,7 @@ pub async fn a_cluster(world: &World, name: &str) -> Server {
 pub async fn a_cluster_without_definitions(world: &World, name: &str) -> Server {
     let server = Server::start(world.kind, name).await;
     server.apply(include_str!("../drop_in/rights.yaml")).await;
-    for file in ["machinedeployments", "kubelet-bootstrap"] {
-        let path = format!("tenants-example/worker-crds/{file}.yaml");
-        server.apply_file(&path).await;
-    }
+    has_machine_controller(&server).await;
     server
 }
 

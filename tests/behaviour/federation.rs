@@ -1,6 +1,10 @@
 //! Worker clusters that trust the management cluster's ServiceAccount tokens. No Secret has a
 //! credential for them.
 
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -8,6 +12,8 @@ use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{KUBE_SYSTEM, WORKER_CLUSTER_LABEL};
 use osm::api::worker_cluster::WorkerCluster;
+use osm::client::token;
+use osm::tenant::access::renewal::ServiceAccountName;
 use serde_json::json;
 
 use crate::suite::administrator::{create, find, list, merge};
@@ -15,9 +21,9 @@ use crate::suite::commands::{a_file, path, run};
 use crate::suite::fixtures::{a_machine_deployment, a_secret, the_last_lease};
 use crate::suite::process::Manager;
 use crate::suite::server::{Server, ok};
-use crate::suite::stage::conditions;
+use crate::suite::stage::{conditions, message};
 use crate::suite::wait;
-use crate::suite::world::{MANAGER, World};
+use crate::suite::world::{MANAGER, World, has_machine_controller, install};
 
 /// What the names of the management cluster's users begin with in worker clusters.
 const PREFIX: &str = "osm:";
@@ -31,15 +37,7 @@ const SUBJECT: &str = "- kind: ServiceAccount
 /// A management cluster whose keys everybody may look up.
 async fn a_management_cluster(world: &World) -> Server {
     let server = Server::start_issuer(world.kind, "issuer").await;
-    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
-    server.apply(namespace).await;
-    let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
-    server.apply(&definitions).await;
-    for file in ["management", "management-all-namespaces"] {
-        server
-            .apply_file(&format!("manifests/rbac/{file}.yaml"))
-            .await;
-    }
+    install(&server, &["management", "management-all-namespaces"]).await;
     let keys = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -68,10 +66,7 @@ async fn entitle(worker: &Server) {
 /// A worker cluster that trusts the management cluster.
 async fn a_worker_cluster(management: &Server, name: &str, audience: &str) -> Server {
     let server = Server::start_trusting(management, name, (audience, PREFIX)).await;
-    for file in ["machinedeployments", "kubelet-bootstrap"] {
-        let path = format!("tenants-example/worker-crds/{file}.yaml");
-        server.apply_file(&path).await;
-    }
+    has_machine_controller(&server).await;
     server
 }
 
@@ -124,10 +119,80 @@ impl Tenant<'_> {
     }
 }
 
-fn message<'a>(own: &'a WorkerCluster, of: &str) -> &'a str {
-    let all = own.status.iter().flat_map(|status| &status.conditions);
-    let mut found = all.filter(|it| it.type_ == of);
-    found.next().map_or("", |it| &it.message)
+/// What the audience of a token can look like in it, wherever it begins.
+fn in_tokens(audience: &str) -> Vec<String> {
+    let shifted = (0..3_usize).map(|shift| {
+        let text = format!("{}{audience}", "x".repeat(shift));
+        let whole = text.len() * 8 / 6;
+        let encoded = URL_SAFE_NO_PAD.encode(text);
+        // What other bytes decide, too, is left out.
+        encoded
+            .chars()
+            .take(whole)
+            .skip((shift * 8).div_ceil(6))
+            .collect()
+    });
+    shifted.collect()
+}
+
+/// Whether a token with this audience is stored: in the files of etcd, or in any Secret.
+async fn is_stored(management: &Server, audience: &str) -> bool {
+    let stored: Vec<u8> = if let Some(plane) = management.real() {
+        files(&plane.folder().join("etcd"))
+    } else {
+        let secrets: Api<Secret> = Api::all(management.admin().await);
+        let all = list(&secrets).await.into_iter();
+        let values = all.flat_map(|secret| secret.data.unwrap_or_default().into_values());
+        values.flat_map(|it| it.0).collect()
+    };
+    let parts = in_tokens(audience);
+    let has = |part: &String| memchr::memmem::find(&stored, part.as_bytes()).is_some();
+    parts.iter().any(has)
+}
+
+/// What is in the files of a folder.
+fn files(folder: &Path) -> Vec<u8> {
+    let mut found = Vec::new();
+    for entry in ok(std::fs::read_dir(folder), "the folder is ours") {
+        let path = ok(entry, "it is readable").path();
+        found.extend(if path.is_dir() {
+            files(&path)
+        } else {
+            ok(std::fs::read(&path), "it is readable")
+        });
+    }
+    found
+}
+
+/// The same token would be found, if anybody stored it.
+async fn would_be_found(management: &Server, audience: &str) {
+    let client = management.admin().await;
+    let account = ServiceAccountName {
+        namespace: MANAGER.namespace.to_owned(),
+        name: MANAGER.name.to_owned(),
+    };
+    let token = token::request(&client, &account, Some(audience.to_owned()), 3600).await;
+    let token = ok(token, "an administrator may request a token");
+    let secrets: Api<Secret> = Api::namespaced(client, "first");
+    create(&secrets, &a_secret("a-token", ("token", token.expose()))).await;
+    assert!(is_stored(management, audience).await);
+}
+
+/// An operator's commands have no token of the manager's.
+async fn commands_say_so(management: &Server) {
+    let kubeconfig = a_file(&management.admin_in("default"));
+    let osm = async |command: &str| {
+        let words = [command, "-n", "first", "--allow-loopback-servers"];
+        run(&[&words[..], &["--kubeconfig", path(&kubeconfig)]].concat()).await
+    };
+    let plan = osm("plan").await;
+    assert_eq!(plan.code, Some(1), "{plan:?}");
+    let why = "only the manager itself does without, where spec.credentials is Federated";
+    assert!(plan.out.contains(why), "{plan:?}");
+    let doctor = osm("doctor").await;
+    assert_eq!(doctor.code, Some(0), "{doctor:?}");
+    let why = "only the manager has a token for it";
+    assert!(doctor.out.contains(why), "{doctor:?}");
 }
 
 pub async fn clusters_are_served_with_no_stored_credential(world: &'static World) {
@@ -161,15 +226,9 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
     let why = message(&said, "Connected");
     assert!(why.contains("Unauthorized"), "{why}");
 
-    // Nothing in the management cluster has a credential.
-    let secrets: Api<Secret> = Api::all(management.admin().await);
-    for secret in list(&secrets).await {
-        let data = secret.data.iter().flatten();
-        let has_token = data.clone().any(|(key, value)| {
-            key == "kubeconfig" && String::from_utf8_lossy(&value.0).contains("token")
-        });
-        assert!(!has_token, "{:?}", secret.metadata);
-    }
+    assert!(!is_stored(&management, &audience("first")).await);
+    would_be_found(&management, &audience("first")).await;
+    commands_say_so(&management).await;
 
     // A credential beside it is a mistake.
     let secrets: Api<Secret> = Api::namespaced(management.admin().await, "first");
@@ -244,5 +303,23 @@ pub async fn a_cluster_is_added_that_trusts_the_management_cluster(world: &'stat
     let is_served =
         |it: &WorkerCluster| it.status.as_ref().and_then(|it| it.served.as_deref()) == Some("1/1");
     wait::for_object(&api, "worker", "it is served", is_served).await;
+
+    // And back: without the flag, once its operator says so.
+    let first = Tenant {
+        management: &management,
+        name: "first",
+    };
+    merge(
+        &api,
+        "worker",
+        json!({ "spec": { "credentials": "AsRegistered" } }),
+    )
+    .await;
+    let refused = ("Registered", "False", "KubeconfigRefused");
+    first.says(refused).await;
+    let words = ["tenant", "add", "worker", "-n", "first"];
+    let back = run(&[&words[..], &reach, &worker].concat()).await;
+    assert_eq!(back.code, Some(0), "{back:?}");
+    first.says(("Ready", "True", "Ready")).await;
     manager.stop().await;
 }

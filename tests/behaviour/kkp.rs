@@ -22,10 +22,10 @@ use crate::suite::inventories::is_left;
 use crate::suite::kkp_clusters::Kkp;
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
-use crate::suite::server::{Server, ok};
+use crate::suite::server::Server;
 use crate::suite::stage::conditions;
 use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::suite::world::{IN_WORKER, MANAGER, World, install};
 
 /// The password for a registry, and the flags that only the second manager has.
 const PASSWORD: &str = "the-password-of-a-registry";
@@ -45,14 +45,7 @@ struct Seed {
 impl Seed {
     async fn start(world: &World) -> Self {
         let server = Server::start(world.kind, "seed").await;
-        let namespace =
-            "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
-        server.apply(namespace).await;
-        let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
-        server.apply(&definitions).await;
-        for file in ["rbac/management", "rbac/kkp-seed/management"] {
-            server.apply_file(&format!("manifests/{file}.yaml")).await;
-        }
+        install(&server, &["management", "kkp-seed/management"]).await;
         let leases: Api<Lease> = Api::namespaced(server.admin().await, MANAGER.namespace);
         create(&leases, &the_last_lease("seed")).await;
         let kkp = Kkp::start(&server).await;

@@ -1,12 +1,13 @@
 //! Tokens that expire, and that the manager renews.
 
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use osm::api::names::REVISION;
 use osm::api::worker_cluster::Credentials;
+use osm::client::token;
+use osm::tenant::access::renewal::ServiceAccountName;
 use serde_json::json;
 
 use crate::suite::administrator::{find, get};
@@ -25,20 +26,13 @@ const LIFETIME: i64 = 600;
 
 /// A kubeconfig with a token that expires.
 async fn expiring(worker: &Server) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(worker.admin().await, IN_WORKER.namespace);
-    let asked = TokenRequest {
-        spec: Some(TokenRequestSpec {
-            expiration_seconds: Some(LIFETIME),
-            ..TokenRequestSpec::default()
-        }),
-        ..TokenRequest::default()
+    let account = ServiceAccountName {
+        namespace: IN_WORKER.namespace.to_owned(),
+        name: IN_WORKER.name.to_owned(),
     };
-    let answer = accounts
-        .create_token_request(IN_WORKER.name, &PostParams::default(), &asked)
-        .await;
-    let answer = ok(answer, "an administrator may request a token");
-    let token = answer.status.and_then(|it| it.token).expect("it has one");
-    fixtures::a_kubeconfig(&worker.url(), &worker.authority(), &token)
+    let token = token::request(&worker.admin().await, &account, None, LIFETIME).await;
+    let token = ok(token, "an administrator may request a token");
+    fixtures::a_kubeconfig(&worker.url(), &worker.authority(), token.expose())
 }
 
 /// The right to write the registration of this tenant.

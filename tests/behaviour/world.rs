@@ -143,17 +143,28 @@ impl Drop for Lease {
 /// A management cluster with definitions, roles and the manager's ServiceAccount.
 pub async fn a_management_cluster(kind: Kind) -> Server {
     let management = Server::start(kind, "management").await;
+    install(&management, &["management", "management-all-namespaces"]).await;
+    management
+}
+
+/// Installs the definitions, the manager's namespace, and roles in `manifests/rbac`.
+pub async fn install(management: &Server, roles: &[&str]) {
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
     management.apply(namespace).await;
     let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
     management.apply(&definitions).await;
-    management
-        .apply_file("manifests/rbac/management.yaml")
-        .await;
-    management
-        .apply_file("manifests/rbac/management-all-namespaces.yaml")
-        .await;
-    management
+    for file in roles {
+        let path = format!("manifests/rbac/{file}.yaml");
+        management.apply_file(&path).await;
+    }
+}
+
+/// Installs what machines and machine-controller need in a worker cluster.
+pub async fn has_machine_controller(worker: &Server) {
+    for file in ["machinedeployments", "kubelet-bootstrap"] {
+        let path = format!("tenants-example/worker-crds/{file}.yaml");
+        worker.apply_file(&path).await;
+    }
 }
 
 /// A worker cluster with roles, and the definition of machine deployments.
@@ -163,10 +174,7 @@ pub async fn a_worker_cluster(kind: Kind) -> Server {
     let name = format!("worker-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let worker = Server::start(kind, &name).await;
     give_rights(&worker).await;
-    for file in ["machinedeployments", "kubelet-bootstrap"] {
-        let path = format!("tenants-example/worker-crds/{file}.yaml");
-        worker.apply_file(&path).await;
-    }
+    has_machine_controller(&worker).await;
     worker
 }
 

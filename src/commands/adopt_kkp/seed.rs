@@ -20,7 +20,7 @@ use crate::commands::{
     inventory,
     readiness::{Readiness, readiness},
 };
-use crate::fleet::discovery::kkp::{LeftOut, ReadSettings, UserCluster, cluster_in};
+use crate::fleet::discovery::kkp::{LeftOut, ReadSettings, UserCluster, cluster_in, namespace_of};
 use crate::settings::drop_in::deployed::spec_of;
 
 /// A seed.
@@ -85,8 +85,9 @@ impl Seed {
         let steps = ids.into_iter().map(|id| {
             let Some(found) = self.found.get(&id) else {
                 bail!(
-                    "there is no user cluster {id}: namespace cluster-{id} has neither a \
-                       Deployment nor a Secret of KKP's manager"
+                    "there is no user cluster {id}: namespace {} has neither a Deployment nor a \
+                     Secret of KKP's manager",
+                    namespace_of(&id)
                 );
             };
             let action = self.action(&id, found, hand_over.direction);
@@ -138,8 +139,7 @@ impl Seed {
 
     /// Returns the WorkerCluster of a user cluster.
     pub(super) async fn own(&self, id: &str) -> anyhow::Result<Option<WorkerCluster>> {
-        let api: Api<WorkerCluster> =
-            Api::namespaced(self.client.clone(), &super::namespace_of(id));
+        let api: Api<WorkerCluster> = Api::namespaced(self.client.clone(), &namespace_of(id));
         let found = api.get_opt(id).await;
         found.with_context(|| format!("cannot read the WorkerCluster of {id}"))
     }

@@ -7,10 +7,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use tokio::time::{Instant, sleep};
 
-use super::{Direction, HandOver, namespace_of, seed::Seed};
+use super::{Direction, HandOver, seed::Seed};
 use crate::api::{condition::ConditionType, reason::Reason};
 use crate::commands::readiness::{Readiness, readiness, said};
-use crate::fleet::discovery::kkp::DEPLOYMENT;
+use crate::fleet::discovery::kkp::{DEPLOYMENT, namespace_of};
 
 /// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -27,7 +27,7 @@ struct Discovery {
 
 /// Makes the management cluster's manager the subject of every binding in the worker cluster, which
 /// needs no ServiceAccount then.
-pub(super) fn for_user(documents: Vec<Value>, manager: &ServiceAccountName) -> Vec<Value> {
+pub(super) fn for_user(mut documents: Vec<Value>, manager: &ServiceAccountName) -> Vec<Value> {
     let user = format!(
         "{PREFIX}system:serviceaccount:{}:{}",
         manager.namespace, manager.name
@@ -39,7 +39,6 @@ pub(super) fn for_user(documents: Vec<Value>, manager: &ServiceAccountName) -> V
         it.get("kind").is_some_and(|kind| kind == "ServiceAccount")
             && metadata(it, "name") == ACCOUNT
     };
-    let mut documents = documents;
     documents.retain(|it| !is_account(it));
     for document in &mut documents {
         if let Some(subjects) = document.get_mut("subjects") {

@@ -46,6 +46,11 @@ pub fn cluster_in(namespace: &str) -> Option<&str> {
     namespace.strip_prefix(PREFIX).filter(|id| !id.is_empty())
 }
 
+/// Returns the namespace of the user cluster with this name.
+pub fn namespace_of(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
 /// Why a user cluster is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
