@@ -19,6 +19,7 @@ use crate::fleet::discovery::{
     Settings,
     kkp::{DEPLOYMENT, Manager, ReadSettings, SECRET, UserCluster, cluster_in},
 };
+use crate::fleet::registry::CONSIDERED_MAX;
 use crate::settings::drop_in::deployed::spec_of;
 use crate::tenant::inventory::{Inventory, SecretRule};
 
@@ -73,6 +74,10 @@ pub async fn of_rule(
 ) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(source).await?;
     let served = tenants::list(source, selection).await?;
+    let mut considered: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in &served {
+        *considered.entry(&row.tenant).or_default() += 1;
+    }
     let served: BTreeMap<_, _> = served
         .iter()
         .map(|row| ((row.tenant.as_str(), row.name.as_str()), row))
@@ -88,7 +93,11 @@ pub async fn of_rule(
             let name = secret.name_any();
             let (state, message) = if inventory.has(&name, secret.labels().keys()) {
                 let served = served.get(&(tenant.as_str(), cluster.as_str())).copied();
-                state(served, &rule.name)
+                let considered = considered.get(tenant.as_str()).copied().unwrap_or_default();
+                match served {
+                    None if considered >= CONSIDERED_MAX => too_many(),
+                    served => state(served, &rule.name),
+                }
             } else {
                 let why = format!("its Secret {name} has the label of a registration");
                 ("LeftOut".to_owned(), why)
@@ -162,6 +171,14 @@ fn state(served: Option<&tenants::Row>, inventory: &str) -> (String, String) {
         return ("Waiting".to_owned(), message);
     };
     (served.state.clone(), served.message.clone())
+}
+
+/// Returns the state and the message of a registration that is not considered.
+fn too_many() -> (String, String) {
+    let message = format!(
+        "its namespace has {CONSIDERED_MAX} older registrations, and no more are considered"
+    );
+    ("LeftOut".to_owned(), message)
 }
 
 /// Returns KKP's managers in these namespaces, by the namespaces of their user clusters.

@@ -6,7 +6,7 @@
 mod changes;
 mod give_back;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 use k8s_openapi::api::core::v1::Secret;
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::changes::Served;
 use super::{
-    discovery::Registration,
+    discovery::{KubeconfigText, Registration},
     engage::{self, Attempt, EngageError, EngageLatency},
     engagement::{Engagement, Home, Reporting, Shared},
-    registry::RegisteredCluster,
+    registry::{Ownership, RegisteredCluster},
     tenant_limits, worker_clusters,
 };
 use crate::api::{
@@ -283,6 +283,7 @@ impl Task {
         self.class = policy.class.clone();
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
+        let registration = &*self.with_kubeconfig(registration).await?;
         let attempt = engage::attempt(engage::Params {
             shared: &self.shared,
             policy: &policy,
@@ -295,6 +296,19 @@ impl Task {
         })
         .await?;
         Ok((policy, attempt))
+    }
+
+    /// Reads the kubeconfig of a registration that came without, if the namespace is its own.
+    async fn with_kubeconfig<'a>(
+        &self,
+        registration: &'a Registration,
+    ) -> Result<Cow<'a, Registration>, EngageError> {
+        let is_owner = *self.registered.ownership.borrow() == Ownership::Owner;
+        if registration.kubeconfig != KubeconfigText::NotKept || !is_owner {
+            return Ok(Cow::Borrowed(registration));
+        }
+        let read = engage::read_kubeconfig(&self.management, &self.registered, registration);
+        Ok(Cow::Owned(read.await?))
     }
 
     /// Records an engage error in the tenant's status, unless failed calls have reported the cause

@@ -32,12 +32,33 @@ pub struct Registration {
     pub uid: String,
     /// The time at which the Secret was created.
     pub created: Timestamp,
-    /// The kubeconfig, unparsed. `None` if the Secret has none of the keys.
-    pub kubeconfig: Option<SecretBytes>,
+    /// The kubeconfig.
+    pub kubeconfig: KubeconfigText,
     /// The inventory that it comes from.
     pub inventory: Inventory,
     /// What decides the settings of its WorkerCluster.
     pub settings: Settings,
+}
+
+/// The kubeconfig of a registration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KubeconfigText {
+    /// The Secret has none of the keys.
+    Missing,
+    /// Its text, unparsed.
+    Kept(SecretBytes),
+    /// It was not kept, because the namespace has many registrations.
+    NotKept,
+}
+
+impl KubeconfigText {
+    /// Returns the text.
+    pub fn text(&self) -> Option<&SecretBytes> {
+        match self {
+            Self::Kept(text) => Some(text),
+            Self::Missing | Self::NotKept => None,
+        }
+    }
 }
 
 /// What decides the settings of a WorkerCluster.
@@ -54,7 +75,7 @@ pub enum Settings {
 impl Registration {
     /// Returns the fingerprint of the Secret's uid and its kubeconfig.
     pub fn fingerprint(&self) -> Option<String> {
-        let kubeconfig = self.kubeconfig.as_ref()?;
+        let kubeconfig = self.kubeconfig.text()?;
         Some(access::fingerprint(&self.uid, kubeconfig.expose()))
     }
 }
@@ -160,7 +181,8 @@ fn interpret(
     }
 }
 
-fn registration(inventory: &Inventory, mut secret: DeserializeGuard<Secret>) -> Registration {
+/// Returns the registration in a Secret of an inventory.
+pub fn registration(inventory: &Inventory, mut secret: DeserializeGuard<Secret>) -> Registration {
     let data = secret
         .0
         .as_mut()
@@ -176,7 +198,9 @@ fn registration(inventory: &Inventory, mut secret: DeserializeGuard<Secret>) -> 
         created: secret
             .creation_timestamp()
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        kubeconfig: kubeconfig.map(SecretBytes::new),
+        kubeconfig: kubeconfig.map_or(KubeconfigText::Missing, |bytes| {
+            KubeconfigText::Kept(SecretBytes::new(bytes))
+        }),
         inventory: inventory.clone(),
         settings: Settings::Operator,
     }
@@ -208,7 +232,7 @@ mod tests {
 
     fn kubeconfig(data: &serde_json::Value) -> Option<Vec<u8>> {
         let found = registration(&Inventory::Label, a_secret("a", data)).kubeconfig;
-        found.map(|bytes| bytes.expose().to_vec())
+        found.text().map(|bytes| bytes.expose().to_vec())
     }
 
     #[test]
@@ -274,7 +298,7 @@ mod tests {
         let Some(Discovered::Present(registration)) = found else {
             panic!("{found:?}");
         };
-        let kubeconfig = registration.kubeconfig.unwrap();
+        let kubeconfig = registration.kubeconfig.text().unwrap();
         assert_eq!(kubeconfig.expose(), b"v", "the rule's key counts alone");
         assert!(next(Event::InitApply(a_secret("prod-ca", &data))).is_none());
         let all = next(Event::InitDone);

@@ -10,6 +10,7 @@ mod keep_cluster_info;
 mod keep_credential;
 mod keep_probing;
 mod own_worker_cluster;
+mod read_kubeconfig;
 mod renew_token;
 mod until_admitted;
 mod until_another_serves;
@@ -30,6 +31,7 @@ pub use self::{
     keep_credential::{keep_credential, warn_of_expiry},
     keep_probing::keep_probing,
     own_worker_cluster::{Following, follow_settings},
+    read_kubeconfig::read_kubeconfig,
     renew_token::{Keeping, TOKEN_SECONDS},
     until_admitted::until_admitted,
     until_another_serves::{let_others_serve, until_another_serves},
@@ -41,7 +43,7 @@ use super::{
         lease::{self, LeaseError},
     },
     cluster_info::{self, ClusterInfoError, InUse},
-    discovery::Registration,
+    discovery::{KubeconfigText, Registration},
     engagement::Shared,
     prerequisites,
     registry::{Ownership, RegisteredCluster},
@@ -252,8 +254,18 @@ fn accept<'a>(params: &'a Params<'_>, own: &WorkerCluster) -> Result<&'a SecretB
     if own.spec.paused {
         return Err(refused(Reason::Paused, "spec.paused is set".to_owned()));
     }
-    let kubeconfig = params.registration.kubeconfig.as_ref();
-    kubeconfig.ok_or_else(|| refused(Reason::KubeconfigRefused, no_key(params.registration)))
+    match &params.registration.kubeconfig {
+        KubeconfigText::Kept(text) => Ok(text),
+        KubeconfigText::Missing => Err(refused(
+            Reason::KubeconfigRefused,
+            no_key(params.registration),
+        )),
+        KubeconfigText::NotKept => Err(EngageError::failed(
+            ConditionType::Registered,
+            Reason::KubeconfigRefused,
+            "the Secret has not been read yet",
+        )),
+    }
 }
 
 /// Returns the access that a kubeconfig gives.

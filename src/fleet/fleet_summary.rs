@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
-    use crate::fleet::discovery::{Registration, Settings};
+    use crate::fleet::discovery::{KubeconfigText, Registration, Settings};
     use crate::fleet::sharding::{Holder, View};
     use crate::tenant::id::TenantId;
     use crate::tenant::{
@@ -218,11 +218,11 @@ mod tests {
                 id: RegistrationId::new(namespace, "worker"),
                 uid: "a".to_owned(),
                 created: Timestamp::UNIX_EPOCH,
-                kubeconfig: None,
+                kubeconfig: KubeconfigText::Missing,
                 inventory: Inventory::Label,
                 settings: Settings::Operator,
             };
-            let registered = registry.present(registration).unwrap();
+            let registered = registry.present(registration).begins.unwrap();
             registered
                 .worker_cluster
                 .send_replace(Some(Arc::new(own.clone())));

@@ -2,141 +2,31 @@
 //!
 //! This is the only file with a concurrent map. No method returns a guard of it.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+mod known;
+mod namespace;
+mod registered_cluster;
+
+use std::{collections::BTreeSet, sync::Arc};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use super::{discovery::Registration, sharding::suspicion::Suspicion};
-use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
-use crate::client::{tenant_status::TenantStatus, watch::Scope};
+use self::namespace::Namespace;
+pub use self::{
+    namespace::{CONSIDERED_MAX, Moves},
+    registered_cluster::{Ownership, Place, RegisteredCluster},
+};
+use super::discovery::Registration;
+use crate::client::watch::Scope;
 use crate::tenant::{
     id::{RegistrationId, TenantId},
     inventory::Inventory,
 };
 
-/// States whether a registration owns its namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// It is the oldest registration in its namespace.
-    Owner,
-    /// An older registration owns the namespace.
-    Second {
-        /// The owner.
-        owner: RegistrationId,
-    },
-}
-
-/// One registration of the fleet. The task that serves it follows the watches.
-#[derive(Debug)]
-pub struct RegisteredCluster {
-    /// The registration's Secret.
-    pub id: RegistrationId,
-    /// The latest version of the registration; `None` after it was removed. If several inventories
-    /// have the Secret, that of the first one.
-    pub registration: watch::Sender<Option<Arc<Registration>>>,
-    /// The registration in each inventory that has the Secret.
-    known: Mutex<Vec<Arc<Registration>>>,
-    /// The WorkerCluster that names the Secret; `None` until it exists.
-    pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
-    /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
-    /// disengaged, it is served with the settings that it had.
-    pub last: watch::Sender<Option<Arc<WorkerCluster>>>,
-    /// States whether the registration owns its namespace.
-    pub ownership: watch::Sender<Ownership>,
-    /// The suspicion because of which its replica does not serve it yet; `None` for nearly all
-    /// tenants.
-    pub suspicion: watch::Sender<Option<Suspicion>>,
-    /// The tenant's status.
-    pub status: Arc<TenantStatus>,
-    /// True if this replica serves it.
-    is_here: AtomicBool,
-}
-
-/// The place where a tenant is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Another replica serves it, or none yet.
-    Elsewhere,
-    /// This replica serves it.
-    Here,
-}
-
-impl RegisteredCluster {
-    fn new(id: RegistrationId, known: Vec<Arc<Registration>>) -> Self {
-        Self {
-            id,
-            registration: watch::Sender::new(first(&known)),
-            known: Mutex::new(known),
-            worker_cluster: watch::Sender::new(None),
-            last: watch::Sender::new(None),
-            ownership: watch::Sender::new(Ownership::Owner),
-            suspicion: watch::Sender::new(None),
-            status: Arc::default(),
-            is_here: AtomicBool::new(false),
-        }
-    }
-
-    /// Returns what to do with the machine deployments when the registration is removed: the
-    /// WorkerCluster's latest value, or the default if it never existed.
-    pub fn on_removal(&self) -> OnRemoval {
-        let last = self.last.borrow();
-        last.as_ref()
-            .map(|own| own.spec.on_removal)
-            .unwrap_or_default()
-    }
-
-    /// Returns true if an inventory has the Secret.
-    pub fn is_in(&self, inventory: &Inventory) -> bool {
-        let known = self.known.lock();
-        known.iter().any(|it| it.inventory == *inventory)
-    }
-
-    /// Records the registration in an inventory, or that the inventory does not have it any more.
-    fn note(&self, inventory: &Inventory, registration: Option<Arc<Registration>>) {
-        let mut known = self.known.lock();
-        known.retain(|it| it.inventory != *inventory);
-        known.extend(registration);
-        let first = first(&known);
-        self.registration.send_if_modified(|before| {
-            let news = *before != first;
-            *before = first;
-            news
-        });
-    }
-
-    /// Marks the cluster as served by this replica.
-    pub fn take(&self) {
-        self.is_here.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether this replica serves it.
-    pub fn place(&self) -> Place {
-        if self.is_here.load(Ordering::Relaxed) {
-            Place::Here
-        } else {
-            Place::Elsewhere
-        }
-    }
-}
-
-/// Returns the registration of the first inventory.
-fn first(known: &[Arc<Registration>]) -> Option<Arc<Registration>> {
-    let first = known.iter().min_by_key(|it| &it.inventory);
-    first.cloned()
-}
-
 /// Every registration of the fleet, by namespace.
 #[derive(Debug)]
 pub struct Registry {
-    registered: DashMap<TenantId, Vec<Arc<RegisteredCluster>>>,
+    namespaces: DashMap<TenantId, Namespace>,
     inventories: BTreeSet<Inventory>,
     /// What was listed completely: the registrations of an inventory, in a namespace or in all.
     listed: Mutex<BTreeSet<(Inventory, Option<String>)>>,
@@ -146,113 +36,86 @@ impl Registry {
     /// Creates the registry of these inventories.
     pub fn new(inventories: &BTreeSet<Inventory>) -> Self {
         Self {
-            registered: DashMap::default(),
+            namespaces: DashMap::default(),
             inventories: inventories.clone(),
             listed: Mutex::default(),
         }
     }
 
-    /// Adds or updates a registration. Returns the registered cluster if it is new, so that it is
-    /// served. Of a Secret in several inventories, the registration of the first one counts.
-    pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
-        let id = registration.id.clone();
-        let registration = Arc::new(registration);
-        let new = if let Some(registered) = self.get(&id) {
-            registered.note(&registration.inventory, Some(Arc::clone(&registration)));
-            None
-        } else {
-            let registered = Arc::new(RegisteredCluster::new(id.clone(), vec![registration]));
-            self.registered
-                .entry(id.tenant.clone())
-                .or_default()
-                .push(Arc::clone(&registered));
-            Some(registered)
-        };
-        self.settle_ownership(&id.tenant);
-        new
+    /// Adds or updates a registration. Of a Secret in several inventories, the registration of the
+    /// first one counts.
+    pub fn present(&self, registration: Registration) -> Moves {
+        let (inventory, id) = (registration.inventory.clone(), registration.id.clone());
+        let mut namespace = self.namespaces.entry(id.tenant.clone()).or_default();
+        namespace.note((&inventory, &id), Some(Arc::new(registration)))
     }
 
     /// Adds a registered cluster whose registration was removed before this replica saw it, so that
     /// its status can be updated. Returns `None` if it is known, or may still be listed.
     pub fn orphaned(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
-        if !self.has_seen_all_of(&id.tenant) || self.get(id).is_some() {
+        if !self.has_seen_all_of(&id.tenant) {
             return None;
         }
-        let registered = Arc::new(RegisteredCluster::new(id.clone(), Vec::new()));
-        self.registered
-            .entry(id.tenant.clone())
-            .or_default()
-            .push(Arc::clone(&registered));
-        Some(registered)
+        let mut namespace = self.namespaces.entry(id.tenant.clone()).or_default();
+        namespace.orphaned(id)
     }
 
     /// Records that a registration was removed from an inventory. If no other has it, it stays in
     /// the registry until its cluster was released.
-    pub fn gone(&self, inventory: &Inventory, id: &RegistrationId) {
-        if let Some(registered) = self.get(id) {
-            registered.note(inventory, None);
-            self.settle_ownership(&id.tenant);
-        }
+    pub fn gone(&self, inventory: &Inventory, id: &RegistrationId) -> Moves {
+        let namespace = self.namespaces.get_mut(&id.tenant);
+        let moves = namespace.map(|mut namespace| namespace.note((inventory, id), None));
+        self.forget_if_empty(&id.tenant);
+        moves.unwrap_or_default()
     }
 
     /// Removes a registration from the registry, unless it was created again in the meantime.
     pub fn remove(&self, id: &RegistrationId) -> bool {
-        let Some(mut registered) = self.registered.get_mut(&id.tenant) else {
-            return false;
-        };
-        let before = registered.len();
-        registered.retain(|registered| {
-            registered.id != *id || registered.registration.borrow().is_some()
-        });
-        let removed = registered.len() < before;
-        drop(registered);
-        self.registered
-            .remove_if(&id.tenant, |_, registered| registered.is_empty());
+        let namespace = self.namespaces.get_mut(&id.tenant);
+        let removed = namespace.is_some_and(|mut namespace| namespace.remove(id));
+        self.forget_if_empty(&id.tenant);
         removed
+    }
+
+    fn forget_if_empty(&self, tenant: &TenantId) {
+        self.namespaces
+            .remove_if(tenant, |_, namespace| namespace.is_empty());
     }
 
     /// Forgets the state of a registered cluster that another replica serves now. Returns the entry
     /// that replaces it.
     pub fn renew(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
-        let former = self.get(id)?;
-        let known = former.known.lock().clone();
-        if known.is_empty() {
-            return None;
-        }
-        let fresh = Arc::new(RegisteredCluster::new(id.clone(), known));
-        fresh.last.send_replace(former.last.borrow().clone());
-        if let Some(mut registered) = self.registered.get_mut(&id.tenant) {
-            for registered in registered
-                .iter_mut()
-                .filter(|registered| registered.id == *id)
-            {
-                *registered = Arc::clone(&fresh);
-            }
-        }
-        self.settle_ownership(&id.tenant);
-        Some(fresh)
+        self.namespaces.get_mut(&id.tenant)?.renew(id)
     }
 
     /// Returns a registered cluster by its id.
     pub fn get(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
-        self.of(&id.tenant)
-            .into_iter()
-            .find(|registered| registered.id == *id)
+        self.namespaces.get(&id.tenant)?.get(id).cloned()
     }
 
     /// Returns all registered clusters.
     pub fn all(&self) -> Vec<Arc<RegisteredCluster>> {
-        self.registered
-            .iter()
-            .flat_map(|registered| registered.value().clone())
-            .collect()
+        self.within(None)
     }
 
     /// Returns the registered clusters of one namespace, or all of them.
     pub fn within(&self, limit: Option<&str>) -> Vec<Arc<RegisteredCluster>> {
+        self.collect(limit, |namespace| namespace.considered().cloned().collect())
+    }
+
+    /// Returns the registrations of an inventory in one namespace, or in all.
+    pub fn of(&self, inventory: &Inventory, limit: Option<&str>) -> Vec<RegistrationId> {
+        self.collect(limit, |namespace| namespace.of(inventory))
+    }
+
+    fn collect<T>(&self, limit: Option<&str>, each: impl Fn(&Namespace) -> Vec<T>) -> Vec<T> {
         match limit {
-            Some(namespace) => self.of(&TenantId::new(namespace)),
-            None => self.all(),
+            Some(namespace) => self
+                .namespaces
+                .get(&TenantId::new(namespace))
+                .map(|namespace| each(&namespace))
+                .unwrap_or_default(),
+            None => self.namespaces.iter().flat_map(|it| each(&it)).collect(),
         }
     }
 
@@ -281,57 +144,13 @@ impl Registry {
     /// Returns true if a tenant certainly has no registration. Returns false for a namespace that
     /// this process does not watch or has not listed yet.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
-        self.has_seen_all_of(tenant) && self.living(tenant).is_empty()
+        let namespace = self.namespaces.get(tenant);
+        self.has_seen_all_of(tenant) && namespace.is_none_or(|namespace| namespace.is_gone())
     }
 
     fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
         self.has_listed(None) || self.has_listed(Some(tenant.namespace()))
     }
-
-    /// Determines the owner of the namespace: the oldest registration. Of two that were created in
-    /// the same second, the one with the smaller uid.
-    fn settle_ownership(&self, tenant: &TenantId) {
-        let mut living = self.living(tenant);
-        living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
-        let mut in_order = living.into_iter();
-        let Some((owner, _)) = in_order.next() else {
-            return;
-        };
-        set(&owner.ownership, Ownership::Owner);
-        for (second, _) in in_order {
-            set(
-                &second.ownership,
-                Ownership::Second {
-                    owner: owner.id.clone(),
-                },
-            );
-        }
-    }
-
-    fn living(&self, tenant: &TenantId) -> Vec<(Arc<RegisteredCluster>, Arc<Registration>)> {
-        self.of(tenant)
-            .into_iter()
-            .filter_map(|registered| {
-                let registration = registered.registration.borrow().clone()?;
-                Some((registered, registration))
-            })
-            .collect()
-    }
-
-    fn of(&self, tenant: &TenantId) -> Vec<Arc<RegisteredCluster>> {
-        self.registered
-            .get(tenant)
-            .map(|registered| registered.value().clone())
-            .unwrap_or_default()
-    }
-}
-
-fn set(ownership: &watch::Sender<Ownership>, new: Ownership) {
-    ownership.send_if_modified(|before| {
-        let news = *before != new;
-        *before = new;
-        news
-    });
 }
 
 #[cfg(test)]
@@ -339,14 +158,15 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::fleet::discovery::Settings;
+    use crate::fleet::discovery::{KubeconfigText, Settings};
+    use crate::tenant::secret_text::SecretBytes;
 
     fn a_registration(name: &str, created: i64, uid: &str) -> Registration {
         Registration {
             id: RegistrationId::new("berlin", name),
             uid: uid.to_owned(),
             created: Timestamp::from_second(created).unwrap(),
-            kubeconfig: None,
+            kubeconfig: KubeconfigText::Missing,
             inventory: Inventory::Label,
             settings: Settings::Operator,
         }
@@ -372,7 +192,7 @@ mod tests {
         for order in [[&old, &young], [&young, &old]] {
             let registry = Registry::new(&[Inventory::Label].into());
             for registration in order {
-                assert!(registry.present(registration.clone()).is_some());
+                assert!(registry.present(registration.clone()).begins.is_some());
             }
             assert_eq!(ownership(&registry, "old"), Ownership::Owner);
             assert_eq!(ownership(&registry, "young"), second_to("old"));
@@ -412,10 +232,18 @@ mod tests {
     #[test]
     fn one_that_comes_back_before_it_is_given_back_stays() {
         let registry = Registry::new(&[Inventory::Label].into());
-        let registered = registry.present(a_registration("old", 1, "a")).unwrap();
+        let registered = registry
+            .present(a_registration("old", 1, "a"))
+            .begins
+            .unwrap();
         registry.gone(&Inventory::Label, &registered.id);
         assert!(registered.registration.borrow().is_none());
-        assert!(registry.present(a_registration("old", 3, "c")).is_none());
+        assert!(
+            registry
+                .present(a_registration("old", 3, "c"))
+                .begins
+                .is_none()
+        );
         assert!(!registry.remove(&registered.id));
         assert_eq!(registry.all().len(), 1);
     }
@@ -423,10 +251,18 @@ mod tests {
     #[test]
     fn the_same_registration_again_is_no_news() {
         let registry = Registry::new(&[Inventory::Label].into());
-        let registered = registry.present(a_registration("old", 1, "a")).unwrap();
+        let registered = registry
+            .present(a_registration("old", 1, "a"))
+            .begins
+            .unwrap();
         let mut registrations = registered.registration.subscribe();
         registrations.borrow_and_update();
-        assert!(registry.present(a_registration("old", 1, "a")).is_none());
+        assert!(
+            registry
+                .present(a_registration("old", 1, "a"))
+                .begins
+                .is_none()
+        );
         assert!(!registrations.has_changed().unwrap());
         registry.present(a_registration("old", 1, "b"));
         assert!(registrations.has_changed().unwrap());
@@ -457,6 +293,104 @@ mod tests {
         }
     }
 
+    fn considered(registry: &Registry) -> BTreeSet<String> {
+        let considered = registry.within(Some("berlin")).into_iter();
+        considered.map(|it| it.id.name.to_string()).collect()
+    }
+
+    fn with_kubeconfig(name: &str, created: i64) -> Registration {
+        Registration {
+            kubeconfig: KubeconfigText::Kept(SecretBytes::new(b"secret".to_vec())),
+            ..a_registration(name, created, name)
+        }
+    }
+
+    fn kubeconfig(registered: &RegisteredCluster) -> Option<KubeconfigText> {
+        let registration = registered.registration.borrow();
+        registration.as_ref().map(|it| it.kubeconfig.clone())
+    }
+
+    #[test]
+    fn of_many_in_a_namespace_the_oldest_are_considered_in_whatever_order_they_come() {
+        let names: Vec<String> = (10..40).map(|age| format!("r{age}")).collect();
+        let oldest: BTreeSet<String> = names.iter().take(CONSIDERED_MAX).cloned().collect();
+        let in_order: Vec<i64> = (10..40).collect();
+        let youngest_first = in_order.iter().rev().copied().collect();
+        let mixed = (0..30).map(|step| 10 + step * 7 % 30).collect();
+        for order in [in_order, youngest_first, mixed] {
+            let registry = Registry::new(&[Inventory::Label].into());
+            let mut tasks = BTreeSet::new();
+            for age in &order {
+                let moves = registry.present(with_kubeconfig(&format!("r{age}"), *age));
+                tasks.extend(moves.begins.map(|it| it.id.clone()));
+                if let Some(ended) = moves.ends {
+                    assert!(tasks.remove(&ended), "{ended} has a task");
+                }
+            }
+            assert_eq!(considered(&registry), oldest, "{order:?}");
+            let tasks: BTreeSet<String> = tasks.iter().map(|it| it.name.to_string()).collect();
+            assert_eq!(tasks, oldest, "{order:?}");
+            assert_eq!(ownership(&registry, "r19"), second_to("r10"));
+            assert_eq!(registry.of(&Inventory::Label, None).len(), 30);
+        }
+    }
+
+    #[test]
+    fn one_that_was_left_out_is_considered_when_an_older_one_is_gone() {
+        let registry = Registry::new(&[Inventory::Label].into());
+        for age in 10..30 {
+            registry.present(with_kubeconfig(&format!("r{age}"), age));
+        }
+        let gone = |age: i64| {
+            let id = RegistrationId::new("berlin", &format!("r{age}"));
+            let begins = registry.gone(&Inventory::Label, &id).begins;
+            registry.remove(&id);
+            begins
+        };
+        let next = gone(12).expect("another is considered");
+        assert_eq!(&*next.id.name, "r20");
+        assert_eq!(kubeconfig(&next), Some(KubeconfigText::NotKept));
+        assert!(gone(25).is_none(), "it was not considered");
+        for age in (10..30).filter(|age| ![12, 20, 25].contains(age)) {
+            gone(age);
+        }
+        assert_eq!(ownership(&registry, "r20"), Ownership::Owner);
+        next.fill(&with_kubeconfig("r20", 20));
+        let read = with_kubeconfig("r20", 20).kubeconfig;
+        assert_eq!(kubeconfig(&next), Some(read.clone()));
+        // What is read late does not replace what a watch has shown meanwhile.
+        let rotated = KubeconfigText::Kept(SecretBytes::new(b"another".to_vec()));
+        registry.present(Registration {
+            kubeconfig: rotated.clone(),
+            ..with_kubeconfig("r20", 20)
+        });
+        next.fill(&with_kubeconfig("r20", 20));
+        assert_eq!(kubeconfig(&next), Some(rotated));
+        gone(20);
+        assert!(registry.namespaces.is_empty(), "nothing is left of them");
+    }
+
+    #[test]
+    fn one_that_is_created_again_is_as_young_as_it_is() {
+        let registry = Registry::new(&[Inventory::Label].into());
+        for age in 10..22 {
+            registry.present(with_kubeconfig(&format!("r{age}"), age));
+        }
+        let moves = registry.present(with_kubeconfig("r10", 50));
+        assert_eq!(
+            moves.begins.map(|it| it.id.name.clone()),
+            Some("r20".into())
+        );
+        let r10 = RegistrationId::new("berlin", "r10");
+        assert_eq!(moves.ends.as_ref(), Some(&r10));
+        assert_eq!(ownership(&registry, "r12"), second_to("r11"));
+        assert!(
+            registry.orphaned(&r10).is_none(),
+            "it is left out, not gone"
+        );
+        assert!(!registry.is_gone(&r10.tenant));
+    }
+
     #[test]
     fn tenants_do_not_meet() {
         let registry = Registry::new(&[Inventory::Label].into());
@@ -465,7 +399,7 @@ mod tests {
             id: RegistrationId::new("lisbon", "old"),
             ..a_registration("old", 2, "b")
         };
-        let registered = registry.present(other).unwrap();
+        let registered = registry.present(other).begins.unwrap();
         assert_eq!(*registered.ownership.borrow(), Ownership::Owner);
     }
 }

@@ -18,7 +18,7 @@ use super::{
     discovery::Discovered,
     engagement::Shared,
     quarantine::{Quarantine, TRIAL},
-    registry::RegisteredCluster,
+    registry::{Moves, RegisteredCluster},
     sharding::{membership::Placement, shard::Shard, suspicion::Suspicion},
     worker_clusters,
 };
@@ -38,8 +38,8 @@ pub(super) struct Supervisor {
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     serving: HashMap<Id, Serving>,
-    /// The registrations whose task has not ended. Each has at most one task.
-    here: HashSet<RegistrationId>,
+    /// The registrations whose task has not ended, and what cancels it. Each has at most one task.
+    here: HashMap<RegistrationId, CancellationToken>,
     /// The shard that the running tasks follow.
     placed: Shard,
     /// The tenants that may be the cause of crashes.
@@ -76,7 +76,7 @@ impl Supervisor {
             cancel,
             tasks: JoinSet::new(),
             serving: HashMap::new(),
-            here: HashSet::new(),
+            here: HashMap::new(),
             placed,
             quarantine: Quarantine::default(),
             next_trial: None,
@@ -132,13 +132,8 @@ impl Supervisor {
         match discovered {
             Discovered::Present(registration) => {
                 self.given_back.remove(&registration.id);
-                if let Some(registered) = self.shared.registry.present(*registration) {
-                    // Tenants of other replicas count in rollouts, too.
-                    worker_clusters::notify(&self.shared.worker_clusters, &registered);
-                    if self.is_granted(&registered.id) {
-                        self.serve(registered, Duration::ZERO);
-                    }
-                }
+                let moves = self.shared.registry.present(*registration);
+                self.follow(moves);
             }
             Discovered::Gone(inventory, id) => {
                 self.gone(&inventory, &id);
@@ -151,9 +146,9 @@ impl Supervisor {
                 self.shared
                     .registry
                     .listed(inventory.clone(), limit.clone());
-                for registered in self.shared.registry.within(limit.as_deref()) {
-                    if registered.is_in(&inventory) && !seen.contains(&registered.id) {
-                        self.gone(&inventory, &registered.id);
+                for id in self.shared.registry.of(&inventory, limit.as_deref()) {
+                    if !seen.contains(&id) {
+                        self.gone(&inventory, &id);
                     }
                 }
                 self.report_orphaned(limit.as_deref());
@@ -163,10 +158,26 @@ impl Supervisor {
 
     /// Handles a removed registration. If its task runs here, the task releases the cluster and
     /// ends.
-    fn gone(&self, inventory: &Inventory, id: &RegistrationId) {
-        self.shared.registry.gone(inventory, id);
-        if !self.here.contains(id) {
+    fn gone(&mut self, inventory: &Inventory, id: &RegistrationId) {
+        let moves = self.shared.registry.gone(inventory, id);
+        if !self.here.contains_key(id) {
             self.shared.registry.remove(id);
+        }
+        self.follow(moves);
+    }
+
+    /// Serves a registration that is considered from now on, and ends the task of one that is not
+    /// any more. One whose last task has not ended is served when that ends.
+    fn follow(&mut self, moves: Moves) {
+        if let Some(left_out) = moves.ends.and_then(|id| self.here.get(&id)) {
+            left_out.cancel();
+        }
+        if let Some(registered) = moves.begins {
+            // Tenants of other replicas count in rollouts, too.
+            worker_clusters::notify(&self.shared.worker_clusters, &registered);
+            if self.is_granted(&registered.id) && !self.here.contains_key(&registered.id) {
+                self.serve(registered, Duration::ZERO);
+            }
         }
     }
 
@@ -186,7 +197,7 @@ impl Supervisor {
         }
         self.quarantine.retain(|tenant| self.placed.covers(tenant));
         for registered in self.shared.registry.all() {
-            if !self.here.contains(&registered.id) && self.is_granted(&registered.id) {
+            if !self.here.contains_key(&registered.id) && self.is_granted(&registered.id) {
                 self.serve(registered, Duration::ZERO);
             }
         }
@@ -274,7 +285,7 @@ impl Supervisor {
             Box::pin(task).await;
         };
         let id = self.tasks.spawn(task).id();
-        self.here.insert(registered.id.clone());
+        self.here.insert(registered.id.clone(), cancel.clone());
         let serving = Serving {
             registered,
             cancel,

@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::{
-        discovery::{Registration, Settings},
+        discovery::{KubeconfigText, Registration, Settings},
         index::visits,
     };
     use crate::tenant::inventory::Inventory;
@@ -395,7 +395,7 @@ mod tests {
                 id: id(index),
                 uid: index.to_string(),
                 created: Timestamp::UNIX_EPOCH,
-                kubeconfig: None,
+                kubeconfig: KubeconfigText::Missing,
                 inventory: Inventory::Label,
                 settings: Settings::Operator,
             };

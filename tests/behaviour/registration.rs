@@ -140,13 +140,7 @@ pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
     let manager = Manager::start(&stage, &[]).await;
     tenant.register().await;
     tenant.says("Ready", "True", "Ready").await;
-    let first = get(&tenant.registrations(), WORKER).await;
-    let second = first.creation_timestamp().map(|time| time.0.as_second());
-    wait::until("another second has begun", async || {
-        let now = Some(jiff::Timestamp::now().as_second());
-        (now > second.map(|second| second + 1)).then_some(())
-    })
-    .await;
+    wait::for_another_second().await;
     let kubeconfig = spare.worker.kubeconfig(IN_WORKER).await;
     tenant.register_as("second", &kubeconfig).await;
     tenant

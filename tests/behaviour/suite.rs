@@ -237,6 +237,7 @@ macro_rules! scenarios {
             homes::a_home_without_the_definitions_says_what_is_missing,
             kkp::a_seed_is_served_without_a_command_for_each_cluster,
             inventories::clusters_of_cluster_api_are_served_without_a_label,
+            inventories::of_many_registrations_in_a_namespace_few_are_considered,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,

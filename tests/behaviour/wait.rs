@@ -162,3 +162,13 @@ fn shown<K: Watched>(seen: &BTreeMap<String, K>) -> String {
     let json = serde_json::to_string_pretty(&seen).unwrap_or_default();
     format!("{} objects were seen last: {:.6000}", seen.len(), json)
 }
+
+/// Waits until what is created is younger than what exists: creation is dated by the second.
+pub async fn for_another_second() {
+    let second = jiff::Timestamp::now().as_second();
+    until("another second has begun", async || {
+        let now = jiff::Timestamp::now().as_second();
+        (now > second).then_some(())
+    })
+    .await;
+}

@@ -79,7 +79,7 @@ impl Served {
         (policy, attempt): (&TenantPolicy, &Attempt),
         new: &Registration,
     ) -> bool {
-        let kubeconfig = new.kubeconfig.as_ref();
+        let kubeconfig = new.kubeconfig.text();
         let access = kubeconfig.map(|it| ClusterAccess::parse(it.expose(), &policy.access));
         let Some(Ok(access)) = access else {
             return false;

@@ -46,7 +46,7 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     if registration.inventory != Inventory::Label {
         return Err("its Secret belongs to another program, which renews it".to_owned());
     }
-    let kubeconfig = registration.kubeconfig.as_ref();
+    let kubeconfig = registration.kubeconfig.text();
     let kubeconfig = kubeconfig.ok_or("the Secret has no kubeconfig")?;
     let access = ClusterAccess::parse(kubeconfig.expose(), &keeping.policy.access);
     let access = access.map_err(|error| chain(&error).to_string())?;

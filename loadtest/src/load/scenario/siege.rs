@@ -127,7 +127,8 @@ async fn make_room(stage: &mut Stage) -> anyhow::Result<()> {
 
 async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
     for instance in REPLICAS {
-        stage.start_replica(instance).await?;
+        let arguments = ["--instance", instance, "--inventory=label,cluster-api"];
+        stage.start_with(instance, &arguments).await?;
     }
     stage.until("all replicas know each other", agree).await
 }
@@ -236,28 +237,30 @@ async fn end(stage: &mut Stage, attack: &Attack, attacker: &Worker) -> anyhow::R
     attack.end(stage, attacker)
 }
 
-/// Returns the conditions of a tenant's WorkerCluster as JSON. Empty while there are none.
+/// Returns the conditions of a tenant's WorkerClusters as JSON. Empty while there are none.
 fn conditions(fleet: &Fleet, tenant: &str) -> String {
-    let status = status(fleet, tenant);
-    let conditions = status.and_then(|it| it.get("conditions").cloned());
-    conditions.map_or_else(String::new, |it| it.to_string())
+    let conditions =
+        statuses(fleet, tenant).filter_map(|it| Some(it.get("conditions")?.to_string()));
+    conditions.collect()
 }
 
-/// Whether a tenant's WorkerCluster is ready. Returns `None` while nothing is known.
+/// Whether a WorkerCluster of a tenant is ready. Returns `None` while nothing is known.
 fn ready(fleet: &Fleet, tenant: &str) -> Option<bool> {
-    let status = status(fleet, tenant)?;
-    let mut conditions = status.get("conditions")?.as_array()?.iter();
-    let ready = conditions.find(|it| it.get("type").is_some_and(|kind| kind == "Ready"))?;
-    Some(ready.get("status")? == "True")
+    let is_ready = |status: Value| {
+        let mut conditions = status.get("conditions")?.as_array()?.iter();
+        let ready = conditions.find(|it| it.get("type").is_some_and(|kind| kind == "Ready"))?;
+        Some(ready.get("status")? == "True")
+    };
+    statuses(fleet, tenant).filter_map(is_ready).max()
 }
 
-fn status(fleet: &Fleet, tenant: &str) -> Option<Value> {
+fn statuses(fleet: &Fleet, tenant: &str) -> impl Iterator<Item = Value> {
     let all = fleet
         .management
         .cluster
         .objects("workerclusters.operatingsystemmanager.k8c.io");
-    let mut of_tenant = all
-        .into_iter()
-        .filter(|it| it.pointer("/metadata/namespace").and_then(Value::as_str) == Some(tenant));
-    of_tenant.next()?.get("status").cloned()
+    let of_tenant = all.into_iter().filter(move |it| {
+        it.pointer("/metadata/namespace").and_then(Value::as_str) == Some(tenant)
+    });
+    of_tenant.filter_map(|it| it.get("status").cloned())
 }

@@ -214,7 +214,7 @@ async fn what_changes_during_a_slow_read_is_read_again() {
     let Some(Discovered::Present(registration)) = said.expect("something is said") else {
         panic!("it is registered");
     };
-    let kubeconfig = registration.kubeconfig.expect("it has one");
+    let kubeconfig = registration.kubeconfig.text().expect("it has one");
     assert_eq!(kubeconfig.expose(), b"new");
     seed.says_nothing().await;
 }

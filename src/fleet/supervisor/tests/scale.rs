@@ -7,7 +7,7 @@ use crate::client::{
     watch::Scope,
 };
 use crate::fleet::{
-    discovery::{Registration, Settings},
+    discovery::{KubeconfigText, Registration, Settings},
     index::visits,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions},
@@ -66,7 +66,7 @@ fn a_registration(index: usize) -> Registration {
         id: RegistrationId::new(&format!("tenant-{index}"), "kubeconfig"),
         uid: index.to_string(),
         created: Timestamp::UNIX_EPOCH,
-        kubeconfig: None,
+        kubeconfig: KubeconfigText::Missing,
         inventory: Inventory::Label,
         settings: Settings::Operator,
     }

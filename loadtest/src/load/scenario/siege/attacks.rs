@@ -25,6 +25,9 @@ use crate::load::{
 /// More labelled Secrets of this size than fit into a page of a list.
 const REGISTRATIONS: usize = 26;
 const REGISTRATION_BYTES: usize = 1_000_000;
+/// Secrets of Cluster API's type in one namespace, each with a kubeconfig of this size.
+const FOUND: usize = 10_000;
+const FOUND_BYTES: usize = 10_000;
 /// Overlays that each resolve to a profile as large as their base.
 const OVERLAYS: usize = 199;
 const BASE_BYTES: usize = 900_000;
@@ -288,6 +291,31 @@ pub(super) const ATTACKS: &[Attack] = &[
         )
     },
     Attack {
+        end: |stage, attacker| {
+            for index in 0..FOUND {
+                let name = found(index);
+                let secret = object("secrets", &attacker.tenant, &name);
+                stage.fleet.management.cluster.delete_raw(secret);
+            }
+            Ok(())
+        },
+        ..Attack::by(
+            "inventory",
+            "no command is run for a credential",
+            |stage, attacker| {
+                let kubeconfig = STANDARD.encode(runs_a_program());
+                for index in 0..FOUND {
+                    stage.fleet.management.put(json!({
+                        "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+                        "metadata": { "name": found(index), "namespace": attacker.tenant },
+                        "data": { "value": kubeconfig },
+                    }))?;
+                }
+                Ok(())
+            },
+        )
+    },
+    Attack {
         noise: |admins| Box::pin(half_requests(admins)),
         ..Attack::by("half-requests", "", |_, _| Ok(()))
     },
@@ -304,6 +332,25 @@ const TEMPLATES: [&str; 3] = [
     "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(1000) %}{% set ns.x = ns.x ~ ns.x %}\
      {% endfor %}",
 ];
+
+/// Returns the name of a Secret that the inventory of Cluster API finds.
+fn found(index: usize) -> String {
+    format!("hostile-{index}-kubeconfig")
+}
+
+/// Returns a large kubeconfig whose credential comes from a program.
+fn runs_a_program() -> String {
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+        "clusters": [{ "name": "a", "cluster": { "server": "https://a.example.com" } }],
+        "users": [{ "name": "a", "user": { "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
+            "args": ["a".repeat(FOUND_BYTES)],
+        } } }],
+    });
+    kubeconfig.to_string()
+}
 
 /// Gives the attacker a profile by its name and spec, without annotations.
 fn give_profile(stage: &Stage, attacker: &Worker, profile: (&str, &Value)) -> anyhow::Result<()> {

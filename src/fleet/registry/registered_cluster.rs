@@ -1,0 +1,126 @@
+//! A registration that is considered, with what the task that serves it shares with others.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::known::Known;
+use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
+use crate::client::tenant_status::TenantStatus;
+use crate::fleet::{discovery::Registration, sharding::suspicion::Suspicion};
+use crate::tenant::{id::RegistrationId, inventory::Inventory};
+
+/// States whether a registration owns its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// It is the oldest registration in its namespace.
+    Owner,
+    /// An older registration owns the namespace.
+    Second {
+        /// The owner.
+        owner: RegistrationId,
+    },
+}
+
+/// One registration of the fleet. The task that serves it follows the watches.
+#[derive(Debug)]
+pub struct RegisteredCluster {
+    /// The registration's Secret.
+    pub id: RegistrationId,
+    /// The latest version of the registration; `None` after it was removed. If several inventories
+    /// have the Secret, that of the first one.
+    pub registration: watch::Sender<Option<Arc<Registration>>>,
+    known: Mutex<Known>,
+    /// The WorkerCluster that names the Secret; `None` until it exists.
+    pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
+    /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
+    /// disengaged, it is served with the settings that it had.
+    pub last: watch::Sender<Option<Arc<WorkerCluster>>>,
+    /// States whether the registration owns its namespace.
+    pub ownership: watch::Sender<Ownership>,
+    /// The suspicion because of which its replica does not serve it yet; `None` for nearly all
+    /// tenants.
+    pub suspicion: watch::Sender<Option<Suspicion>>,
+    /// The tenant's status.
+    pub status: Arc<TenantStatus>,
+    /// True if this replica serves it.
+    is_here: AtomicBool,
+}
+
+/// The place where a tenant is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Another replica serves it, or none yet.
+    Elsewhere,
+    /// This replica serves it.
+    Here,
+}
+
+impl RegisteredCluster {
+    pub(super) fn new(id: RegistrationId, known: Known) -> Self {
+        Self {
+            id,
+            registration: watch::Sender::new(known.first()),
+            known: Mutex::new(known),
+            worker_cluster: watch::Sender::new(None),
+            last: watch::Sender::new(None),
+            ownership: watch::Sender::new(Ownership::Owner),
+            suspicion: watch::Sender::new(None),
+            status: Arc::default(),
+            is_here: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns what to do with the machine deployments when the registration is removed: the
+    /// WorkerCluster's latest value, or the default if it never existed.
+    pub fn on_removal(&self) -> OnRemoval {
+        let last = self.last.borrow();
+        last.as_ref()
+            .map(|own| own.spec.on_removal)
+            .unwrap_or_default()
+    }
+
+    /// Adds the kubeconfig that was read of a registration that came without.
+    pub fn fill(&self, read: &Registration) {
+        self.change(|known| known.fill(read));
+    }
+
+    /// Records the registration in an inventory, or that the inventory does not have it any more.
+    pub(super) fn note(&self, inventory: &Inventory, registration: Option<Arc<Registration>>) {
+        self.change(|known| known.note(inventory, registration));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let mut known = self.known.lock();
+        change(&mut known);
+        let first = known.first();
+        self.registration.send_if_modified(|before| {
+            let news = *before != first;
+            *before = first;
+            news
+        });
+    }
+
+    /// Returns what the inventories say.
+    pub(super) fn known(&self) -> Known {
+        self.known.lock().clone()
+    }
+
+    /// Marks the cluster as served by this replica.
+    pub fn take(&self) {
+        self.is_here.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this replica serves it.
+    pub fn place(&self) -> Place {
+        if self.is_here.load(Ordering::Relaxed) {
+            Place::Here
+        } else {
+            Place::Elsewhere
+        }
+    }
+}
