@@ -11,6 +11,9 @@ mod chart;
 #[path = "install/kkp_seed.rs"]
 mod kkp_seed;
 #[cfg(test)]
+#[path = "install/page.rs"]
+mod page;
+#[cfg(test)]
 #[path = "install/port_forward.rs"]
 mod port_forward;
 #[cfg(test)]
@@ -306,7 +309,7 @@ async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_n
 async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() {
     let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
     make_the_tenants_namespaces(&management).await;
-    chart::run_page(&management, "## With Helm").await;
+    page::run(&management, "install.md", "## With Helm").await;
     let listed = ["--set", "namespaces={tenant-berlin,tenant-lisbon}"];
     let upgrade = ["upgrade", "osm", "osm", "--namespace", MANAGER];
     let done = helm(&management, &[&upgrade[..], &listed].concat()).await;

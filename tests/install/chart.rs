@@ -82,31 +82,6 @@ fn objects(printed: &str) -> Vec<Value> {
     all.into_iter().filter(|it| !it.is_null()).collect()
 }
 
-/// Runs the commands that `docs/install.md` has below a heading, as an administrator of a cluster.
-pub(super) async fn run_page(cluster: &ControlPlane, heading: &str) {
-    let page = std::fs::read_to_string(manifests("../docs/install.md")).expect("it is there");
-    let (_, section) = page.split_once(heading).expect("the page has the heading");
-    let (_, commands) = section.split_once("```sh\n").expect("it has commands");
-    let commands = commands.split("```").next().unwrap_or_default();
-    let kubeconfig = cluster.folder().join("administrator.kubeconfig");
-    std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let kubectl = cluster.kubectl();
-    let programs = kubectl.parent().expect("it is in a folder").display();
-    let helm = root.join("target/consumers/go");
-    let commands = format!("PATH={}:{programs}:$PATH\n{commands}", helm.display());
-    let output = Command::new("sh")
-        .args(["-euc", &commands])
-        .env("HOME", cluster.folder())
-        .env("KUBECONFIG", kubeconfig)
-        .current_dir(root)
-        .output()
-        .await
-        .expect("there is a shell");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{commands}: {errors}");
-}
-
 /// A value of the chart, and how its effect is recognized.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]

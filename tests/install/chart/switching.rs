@@ -31,7 +31,7 @@ async fn helm_takes_over_what_kustomize_has_installed_and_a_tenant_is_served_as_
     let refused = helm(&management, &refused).await;
     let refused = refused.expect_err("the objects belong to no release");
     assert!(refused.contains("cannot be imported"), "{refused}");
-    run_page(&management, "### From kustomize to Helm").await;
+    page::run(&management, "install.md", "### From kustomize to Helm").await;
     for ((kind, name), before) in kinds.into_iter().zip(&before) {
         assert_eq!(uid(&management, kind, name).await, *before, "{kind} {name}");
     }

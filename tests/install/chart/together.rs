@@ -91,7 +91,7 @@ fn only_connects_to(proxy: &EgressProxy, cluster: &ControlPlane) {
 
 async fn takes_the_proxy_of_the_page(management: &ControlPlane) {
     let [first, _] = NAMESPACES;
-    run_page(management, "## A proxy to worker clusters").await;
+    page::run(management, "install.md", "## A proxy to worker clusters").await;
     let arguments = "jsonpath={.spec.template.spec.containers[0].args}";
     let of_the_first = ["get", "deployment", first, "-n", first, "-o", arguments];
     let arguments = kubectl(management, &of_the_first).await;
@@ -110,7 +110,12 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     kubectl(&management, &["create", "namespace", "shared-profiles"]).await;
     let done = helm(&management, &["install", "osm-crds", "osm-crds"]).await;
     done.expect("the definitions are installed");
-    run_page(&management, "### Two installations in one cluster").await;
+    page::run(
+        &management,
+        "install.md",
+        "### Two installations in one cluster",
+    )
+    .await;
     let [first, second] = NAMESPACES;
     let proxy = upgraded(&management).await;
     for kind in [
