@@ -8,6 +8,9 @@ mod chain;
 #[path = "install/chart.rs"]
 mod chart;
 #[cfg(test)]
+#[path = "install/cluster_api.rs"]
+mod cluster_api;
+#[cfg(test)]
 #[path = "install/kkp_seed.rs"]
 mod kkp_seed;
 #[cfg(test)]

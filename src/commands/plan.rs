@@ -4,7 +4,7 @@
 pub mod explain;
 mod profiles;
 mod registrations;
-mod taking_over;
+mod shared_writes;
 mod tenant_state;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -34,12 +34,11 @@ use crate::api::{
     names::{DerivedNames, PROFILE},
     profile::OperatingSystemProfileSpec,
     reason::Reason,
-    worker_cluster::{Home, NodeCredentials},
+    worker_cluster::NodeCredentials,
 };
 use crate::app::built_in_profiles;
 use crate::client::{account::Account, memory::Reservation, pages};
 use crate::controllers::machine_deployment_index::MachineDeploymentIndex;
-use crate::fleet::prerequisites;
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
@@ -180,11 +179,7 @@ async fn of_tenant(
         .living()
         .filter_map(|it| tenant.answer(it, &listed.index));
     let mut answers: Vec<Answer> = answers.collect();
-    let writes = match Home::of(tenant.own.as_ref()) {
-        Home::Management => prerequisites::plan_fetcher(&tenant.worker).await?,
-        // The previous manager's installer creates the fetcher.
-        Home::Worker => tenant.taking_over(),
-    };
+    let writes = tenant.shared_writes().await?;
     if !writes.is_empty() {
         let of_all = Answer {
             message: tenant.is_paused.then(|| PAUSED.to_owned()),

@@ -29,6 +29,9 @@ const FORBIDDEN_RETRIES: usize = 4;
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
 const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 
+/// What stands for the fetcher's token in a plan for a cluster that has not been served yet.
+const NO_TOKEN: &str = "the token that the cluster will issue";
+
 /// The reason why the cluster info could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterInfoError {
@@ -137,12 +140,40 @@ pub async fn read_once(
         .map(|(cluster_info, _)| cluster_info)
 }
 
+/// Reads the cluster info of a cluster that may not have been served yet: if the fetcher has no
+/// token, a text that is none stands for it.
+///
+/// # Errors
+///
+/// Returns the same errors as [`read`], except for a missing token.
+pub async fn read_unprepared(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<ClusterInfo, ClusterInfoError> {
+    let fetch_token = match fetch_token(client).await {
+        Err(ClusterInfoError::TokenPending) => SecretText::new(NO_TOKEN),
+        found => found?,
+    };
+    let read = read_with(client, fetch_token, kubeconfig_ca, in_use).await;
+    read.map(|(cluster_info, _)| cluster_info)
+}
+
 async fn read_all(
     client: &Client,
     kubeconfig_ca: &[u8],
     in_use: InUse<'_>,
 ) -> Result<(ClusterInfo, Announced), ClusterInfoError> {
     let fetch_token = fetch_token(client).await?;
+    read_with(client, fetch_token, kubeconfig_ca, in_use).await
+}
+
+async fn read_with(
+    client: &Client,
+    fetch_token: SecretText,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<(ClusterInfo, Announced), ClusterInfoError> {
     let announced = cluster_info(client).await?;
     let (api_server, certificate_authority_data) = match &announced {
         Announced::At(cluster) => (

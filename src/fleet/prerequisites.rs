@@ -15,10 +15,11 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::fetcher_rights::{FetcherError, keep_fetcher, plan_fetcher};
+use self::fetcher_rights::plan_fetcher;
+pub use self::fetcher_rights::{FetcherError, keep_fetcher};
 use super::removal;
 use crate::api::{
-    names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
+    names::{CLAIM, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
     reason::Reason,
 };
 use crate::client::{forbidden::denied, pages::is_forbidden};
@@ -141,6 +142,32 @@ pub async fn ensure_fetcher(
         ensure(&secrets, token()).await?;
     }
     Ok(())
+}
+
+/// Describes what engaging the cluster would write. Writes nothing.
+///
+/// # Errors
+///
+/// Returns an error if a call fails.
+pub async fn plan(client: &Client) -> Result<Vec<String>, PrerequisiteError> {
+    let mut writes = Vec::new();
+    let found = read(&Api::<Namespace>::all(client.clone()), CLOUD_INIT_SETTINGS).await?;
+    if found.is_none() {
+        writes.push(format!("create Namespace {CLOUD_INIT_SETTINGS}"));
+    }
+    if found.is_none_or(|found| !found.annotations().contains_key(CLAIM)) {
+        writes.push(format!("claim Namespace {CLOUD_INIT_SETTINGS}"));
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    if read(&accounts, FETCHER).await?.is_none() {
+        writes.push(format!("create ServiceAccount {FETCHER}"));
+    }
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    if read(&secrets, FETCHER_TOKEN).await?.is_none() {
+        writes.push(format!("create Secret {FETCHER_TOKEN}"));
+    }
+    writes.extend(plan_fetcher(client).await?);
+    Ok(writes)
 }
 
 /// Returns true if nodes can no longer use the fetcher's token: the token or its ServiceAccount is

@@ -23,9 +23,17 @@ pub(super) fn blocks(page: &str, heading: &str) -> Vec<String> {
     blocks
 }
 
-/// Runs commands as an administrator of a cluster, with the programs that the pages use.
+/// Runs commands as an administrator of a cluster, with the programs that the pages use, in a
+/// folder of the cluster that has the manifests.
 pub(super) async fn run_commands(cluster: &ControlPlane, commands: &str) -> String {
-    let kubeconfig = cluster.folder().join("administrator.kubeconfig");
+    let folder = cluster.folder();
+    let linked = std::os::unix::fs::symlink(manifests(""), folder.join("manifests"));
+    let is_there = |it: &std::io::Error| it.kind() == std::io::ErrorKind::AlreadyExists;
+    assert!(
+        linked.is_ok() || linked.as_ref().is_err_and(is_there),
+        "{linked:?}"
+    );
+    let kubeconfig = folder.join("administrator.kubeconfig");
     std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kubectl = cluster.kubectl();
@@ -40,7 +48,7 @@ pub(super) async fn run_commands(cluster: &ControlPlane, commands: &str) -> Stri
         .args(["-euc", &commands])
         .env("HOME", cluster.folder())
         .env("KUBECONFIG", kubeconfig)
-        .current_dir(root)
+        .current_dir(folder)
         .output()
         .await
         .expect("there is a shell");

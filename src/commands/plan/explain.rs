@@ -152,8 +152,9 @@ async fn of_tenant(
     let listed = Listed::read(tenant).await?;
     let is_meant = |it: &&Arc<MachineDeployment>| full_name(it) == name || it.name_any() == name;
     let defaults = &question.settings.tenant_defaults;
-    let spec = tenant.own.as_ref().map(|own| &own.spec);
-    let settings = tenant.settings.as_ref().map(|it| it.in_use(spec, defaults));
+    let spec = &tenant.own.spec;
+    let settings = tenant.settings.as_ref();
+    let settings = settings.map(|it| it.in_use(Some(spec), defaults));
     let settings = settings.unwrap_or_default();
     let mut explained = Vec::new();
     for meant in listed.living().filter(is_meant) {
@@ -164,7 +165,7 @@ async fn of_tenant(
         });
         let profile = origin(tenant, meant)?;
         explained.push(Explanation {
-            blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
+            blockers: blockers(Some(&tenant.own), &full_name(meant), &answer),
             made: made(tenant, meant),
             inputs: inputs(tenant, meant),
             remarks: remarks(meant).iter().map(Remark::sentence).collect(),

@@ -35,7 +35,7 @@ use crate::tenant::{
 /// are supposed and do not exist. `home` is the namespace of its own, in the cluster of the client.
 pub(super) async fn profiles(
     question: &Question,
-    (policy, own): (&TenantPolicy, Option<&WorkerCluster>),
+    (policy, own): (&TenantPolicy, &WorkerCluster),
     (client, home): (&Client, &str),
 ) -> anyhow::Result<(ProfileStore, Vec<String>)> {
     let mut new = Vec::new();
@@ -85,15 +85,15 @@ pub(super) async fn profiles(
 fn suppose(
     found: &mut Vec<OperatingSystemProfile>,
     question: &Question,
-    (own, home): (Option<&WorkerCluster>, &str),
+    (own, home): (&WorkerCluster, &str),
 ) -> anyhow::Result<Vec<String>> {
     let (mut supposed, mut new) = (Vec::new(), Vec::new());
     // The manager installs what is missing in a cluster that it takes over.
-    let is_taken_over = own.is_some_and(|own| own.metadata.uid.is_none());
+    let is_taken_over = own.metadata.uid.is_none();
     if is_taken_over || question.defaults == Supposed::Installed {
         let settings = &question.settings.tenant_defaults;
         let mut ours = built_in_profiles()?.to_vec();
-        if Home::of(own) == Home::Worker {
+        if own.spec.home == Home::Worker {
             ours = profile::as_older_definitions_store(&ours).to_vec();
         }
         ours.retain(|it| {
@@ -121,11 +121,11 @@ fn suppose(
 /// Returns true if a default profile would be installed, if necessary once the tenant has a rollout
 /// slot.
 fn takes_its_place(
-    (defaults, own): (&TenantSettings, Option<&WorkerCluster>),
+    (defaults, own): (&TenantSettings, &WorkerCluster),
     ours: &DefaultProfile,
     there: Option<&OperatingSystemProfile>,
 ) -> bool {
-    let settings = DefaultProfileSettings::new(defaults, own);
+    let settings = DefaultProfileSettings::new(defaults, Some(own));
     if settings.policy == DefaultProfiles::Disabled || !settings.wants(&ours.name) {
         return false;
     }
@@ -191,7 +191,7 @@ mod tests {
             (&json!({"defaultProfileNames": ["another"]}), None, false),
         ] {
             let own = own(spec);
-            let settings = (&TenantSettings::default(), Some(&own));
+            let settings = (&TenantSettings::default(), &own);
             let found = takes_its_place(settings, ours, there);
             assert_eq!(found, expected, "{spec} {:?}", there.map(|it| &it.metadata));
         }

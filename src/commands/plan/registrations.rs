@@ -44,20 +44,19 @@ impl Registered {
     pub(super) fn served_with(
         &self,
         found: Option<WorkerCluster>,
-    ) -> anyhow::Result<Option<WorkerCluster>> {
+    ) -> anyhow::Result<WorkerCluster> {
         Ok(match (&self.derived, found) {
-            (None, None) if self.inventory != Inventory::Label => {
+            (None, None) => {
                 let namespace = self.secret.namespace().unwrap_or_default();
                 let id = RegistrationId::new(&namespace, &self.secret.name_any());
-                Some(with_defaults(&id, &self.inventory))
+                with_defaults(&id, &self.inventory)
             }
-            (None, found) => found,
-            (Some(Ok(derived)), None) => Some(derived.clone()),
-            (Some(Ok(derived)), Some(own)) => Some(WorkerCluster {
+            (None | Some(Err(_)), Some(own)) => own,
+            (Some(Ok(derived)), None) => derived.clone(),
+            (Some(Ok(derived)), Some(own)) => WorkerCluster {
                 spec: with_settings_of(&own.spec, &derived.spec),
                 ..own
-            }),
-            (Some(Err(_)), Some(own)) => Some(own),
+            },
             (Some(Err(why)), None) => {
                 anyhow::bail!("the settings in the inventory cannot be used: {why}")
             }

@@ -84,8 +84,8 @@ pub(super) struct Tenant {
     pub(super) secrets: HashMap<String, Seen>,
     /// The fetch tokens of machine deployments that have their own, by the name of the Secret.
     pub(super) fetch_tokens: HashMap<String, SecretText>,
-    /// The WorkerCluster.
-    pub(super) own: Option<WorkerCluster>,
+    /// The WorkerCluster. If it does not exist yet, it has no uid.
+    pub(super) own: WorkerCluster,
     /// True if the WorkerCluster is paused.
     pub(super) is_paused: bool,
     pub(super) tokens: HashMap<String, Token>,
@@ -107,44 +107,40 @@ impl Tenant {
         let defaults = &settings.tenant_defaults;
         let (access, worker) = connect(question, &policy, registered)?;
         let worker_cluster = worker_cluster(client, registration).await?;
-        let worker_cluster = registered.served_with(worker_cluster)?;
-        let own = worker_cluster.as_ref();
+        let own = registered.served_with(worker_cluster)?;
         let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
         let (mut home_client, mut home) = (client, namespace.as_str());
-        if Home::of(own) == Home::Worker {
+        if own.spec.home == Home::Worker {
             (home_client, home) = (&worker, KUBE_SYSTEM);
             (policy, defaults) = (policy.with_home_in_worker(), defaults.with_home_in_worker());
         }
-        let status = own.and_then(|own| own.status.as_ref());
+        let status = own.status.as_ref();
         let in_use = InUse {
             api_server: status.and_then(|status| status.api_server.as_deref()),
             certificate_authority_data: None,
         };
-        let cluster_info = cluster_info::read_once(&worker, &access.certificate_authority, in_use)
+        let authority = &access.certificate_authority;
+        let cluster_info = cluster_info::read_unprepared(&worker, authority, in_use)
             .await
             .context("cannot read the cluster info")?;
         let key = DigestKey::derive(&cluster_info.fetch_token);
-        let credentials = credentials((client, home_client), &namespace, own).await?;
+        let credentials = credentials((client, home_client), &namespace, &own).await?;
         let configs = Api::namespaced(home_client.clone(), home);
         let configs: Listed<OperatingSystemConfig> =
             list_own(&configs, ListParams::default()).await?;
         let made = made(&worker, &key).await?;
-        let (profiles, new) = profiles(question, (&policy, own), (home_client, home)).await?;
+        let (profiles, new) = profiles(question, (&policy, &own), (home_client, home)).await?;
         Ok(Self {
             id,
             token_lifetime: settings.token_lifetime,
-            unnamed: own.map_or_else(ProfileAnnotation::default, |own| {
-                own.spec.profile_annotation
-            }),
-            settings: own
-                .map_or_else(|| Ok(defaults.clone()), |own| defaults.with(&own.spec))
-                .map(Arc::new),
+            unnamed: own.spec.profile_annotation,
+            settings: defaults.with(&own.spec).map(Arc::new),
             cluster_info: Arc::new(cluster_info),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
             profiles,
             new_profiles: new,
-            default_profiles: DefaultProfileSettings::new(&defaults, own),
+            default_profiles: DefaultProfileSettings::new(&defaults, Some(&own)),
             policy,
             home: home.to_owned(),
             unreadable_configs: configs
@@ -159,8 +155,8 @@ impl Tenant {
                 .collect(),
             secrets: made.secrets,
             fetch_tokens: made.fetch_tokens,
-            own: own.cloned(),
-            is_paused: own.is_some_and(|own| own.spec.paused),
+            is_paused: own.spec.paused,
+            own,
             tokens: bootstrap_tokens(&worker).await?,
             key,
             now: Timestamp::now(),
@@ -245,9 +241,9 @@ async fn policy_of(
 async fn credentials(
     (management, home): (&Client, &Client),
     namespace: &str,
-    own: Option<&WorkerCluster>,
+    own: &WorkerCluster,
 ) -> anyhow::Result<BTreeMap<String, RegistryCredential>> {
-    let (client, named) = match own.and_then(|own| named_by(&own.spec, namespace)) {
+    let (client, named) = match named_by(&own.spec, namespace) {
         None => return Ok(BTreeMap::new()),
         Some(Place::Management(named)) => (management, named),
         Some(Place::Home(named)) => (home, named),

@@ -1,0 +1,106 @@
+//! The commands of the page about clusters of Cluster API, and of the one about credentials.
+
+use super::*;
+
+const PAGE: &str = "cluster-api.md";
+/// The namespace of the page.
+const NAMESPACE: &str = "team-a";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_served_with_the_commands_of_the_pages_about_other_secrets_and_tokens() {
+    let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
+    install(&management, "base").await;
+    for part in ["worker-crds", "tenant-berlin/worker.yaml"] {
+        kubectl(&worker, &["apply", "-f", &example(part)]).await;
+    }
+    has_its_secret(&management, &worker).await;
+    let look = page::blocks(PAGE, "## Look first").concat();
+    // The last one ends with this code, because something would be written.
+    let look = format!("{} || test $? -eq 3", look.trim_end());
+    let looked = page::run_commands(&management, &look).await;
+    for text in [
+        "Waiting",
+        "--inventory=cluster-api",
+        "create WorkerCluster team-a/prod",
+        "claim Namespace cloud-init-settings",
+        "create Secret cloud-init-getter-token",
+        "create RoleBinding cloud-init-getter",
+        "create OperatingSystemProfile team-a/osp-ubuntu",
+        "kube-system/berlin-workers: would be written",
+    ] {
+        assert!(looked.contains(text), "{text}: {looked}");
+    }
+    let process = start(&management, &["--inventory=label,cluster-api"]).await;
+    is_served(&management, (NAMESPACE, "prod")).await;
+    // Its program deletes the Secret, and what follows is for the next page.
+    let purged = "{\"spec\":{\"onRemoval\":\"Purge\"}}";
+    let patch = ["patch", "workercluster", "prod", "-n", NAMESPACE];
+    kubectl(
+        &management,
+        &[&patch[..], &["--type=merge", "-p", purged]].concat(),
+    )
+    .await;
+    kubectl(
+        &management,
+        &["delete", "secret", "prod-kubeconfig", "-n", NAMESPACE],
+    )
+    .await;
+    kubectl(
+        &management,
+        &[
+            "wait",
+            "--for=delete",
+            "workercluster/prod",
+            "-n",
+            NAMESPACE,
+        ],
+    )
+    .await;
+
+    let kubeconfig = management.folder().join("berlin-admin.kubeconfig");
+    std::fs::write(&kubeconfig, worker.admin_kubeconfig()).expect("the folder is ours");
+    let added = page::run(&management, "credentials.md", "## A token that expires").await;
+    assert!(added.contains("ready: tenant-berlin/berlin"), "{added}");
+    is_served(&management, (TENANT, "berlin")).await;
+    let credentials = ["get", "workercluster", "berlin", "-n", TENANT, "-o"];
+    let credentials = [&credentials[..], &["jsonpath={.spec.credentials}"]].concat();
+    assert_eq!(kubectl(&management, &credentials).await, "Renewed");
+    drop(process);
+}
+
+/// What Cluster API writes.
+async fn has_its_secret(management: &ControlPlane, worker: &ControlPlane) {
+    kubectl(management, &["create", "namespace", NAMESPACE]).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+        "metadata": { "name": "prod-kubeconfig", "namespace": NAMESPACE },
+        "stringData": { "value": worker.admin_kubeconfig() },
+    });
+    let applied = management.apply_yaml(&secret.to_string()).await;
+    applied.expect("it is applied");
+}
+
+async fn is_served(management: &ControlPlane, (namespace, name): (&str, &str)) {
+    // The WorkerCluster is there soon, and kubectl waits only for what is there.
+    let created = [
+        "wait",
+        "--for=create",
+        "--timeout=60s",
+        "-n",
+        namespace,
+        "workercluster",
+        name,
+    ];
+    kubectl(management, &created).await;
+    let served = "--for=jsonpath={.status.served}=1/1";
+    let wait = [
+        "wait",
+        served,
+        "--timeout=60s",
+        "-n",
+        namespace,
+        "workercluster",
+        name,
+    ];
+    kubectl(management, &wait).await;
+}
