@@ -14,6 +14,7 @@ pub mod tenant_add;
 pub mod tenant_release;
 pub mod tenants;
 pub mod version;
+mod worker_access;
 
 /// The number of worker clusters that are read at the same time. One that does not answer takes a
 /// while.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, process::ExitCode, time::Dur
 use clap::{Args, Command, Subcommand};
 
 use super::{
+    clusters::ManagerFlags,
     output,
     plan::{hide_flags_of_run, lines},
     progress::Progress,
@@ -105,6 +106,8 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
 impl KkpFlags {
     fn hand_over(self) -> anyhow::Result<HandOver> {
         let question = Question {
+            // No user cluster of KKP trusts its seed instead of a credential.
+            manager: ManagerFlags::default().account(),
             management: KubeconfigSource {
                 kubeconfig: self.run.kubeconfig.clone(),
                 context: self.context,

@@ -11,7 +11,7 @@ use crate::commands::{
 };
 use crate::settings::EgressFlags;
 use crate::tenant::{
-    access::AccessRules,
+    access::{AccessRules, renewal::ServiceAccountName},
     address::{AddressRange, Loopback},
 };
 
@@ -70,6 +70,36 @@ impl ScopeFlags {
         Selection {
             namespaces,
             labels: self.selector,
+        }
+    }
+}
+
+/// Who the manager is in the management cluster.
+#[derive(Args, Debug)]
+pub(super) struct ManagerFlags {
+    /// The namespace in which the manager runs
+    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
+    manager_namespace: String,
+    /// The manager's ServiceAccount in that namespace
+    #[arg(long, value_name = "NAME", default_value = MANAGER)]
+    service_account: String,
+}
+
+/// The names in the manifests.
+impl Default for ManagerFlags {
+    fn default() -> Self {
+        Self {
+            manager_namespace: MANAGER.to_owned(),
+            service_account: MANAGER.to_owned(),
+        }
+    }
+}
+
+impl ManagerFlags {
+    pub(super) fn account(&self) -> ServiceAccountName {
+        ServiceAccountName {
+            namespace: self.manager_namespace.clone(),
+            name: self.service_account.clone(),
         }
     }
 }

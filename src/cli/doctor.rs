@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 
 use super::{
-    clusters::{MANAGER, ManagementFlags, ReachFlags, SelectionFlags},
+    clusters::{ManagementFlags, ManagerFlags, ReachFlags, SelectionFlags},
     format::OutputFlags,
     output,
     progress::Progress,
@@ -34,12 +34,8 @@ pub(super) struct DoctorFlags {
     /// The file with the manager's rules for inventories
     #[arg(long, value_name = "FILE")]
     inventory_rules: Option<PathBuf>,
-    /// The namespace in which the manager runs
-    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
-    manager_namespace: String,
-    /// The manager's ServiceAccount in that namespace
-    #[arg(long, value_name = "NAME", default_value = MANAGER)]
-    service_account: String,
+    #[command(flatten)]
+    manager: ManagerFlags,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -50,8 +46,7 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
         selection: flags.selection.selection(),
         selector: flags.registration_selector,
         keys: kubeconfig_keys(flags.inventory_rules.as_deref())?,
-        namespace: flags.manager_namespace,
-        service_account: flags.service_account,
+        manager: flags.manager.account(),
         rules: flags.reach.rules()?,
         descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
     };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::Args;
 
 use super::{
-    clusters::ScopeFlags,
+    clusters::{ManagerFlags, ScopeFlags},
     format::OutputFlags,
     output,
     plan::{machine_deployment, resource},
@@ -39,11 +39,15 @@ pub(super) struct ExplainFlags {
     context: Option<String>,
 
     #[command(flatten)]
+    manager: ManagerFlags,
+
+    #[command(flatten)]
     run: RunFlags,
 }
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     let question = Question {
+        manager: flags.manager.account(),
         selection: flags.scope.selection(flags.run.namespaces.clone()),
         management: KubeconfigSource {
             kubeconfig: flags.run.kubeconfig.clone(),

@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::{Args, Command};
 
-use super::{clusters::ScopeFlags, format::OutputFlags, input, output, progress::Progress};
+use super::{
+    clusters::{ManagerFlags, ScopeFlags},
+    format::OutputFlags,
+    input, output,
+    progress::Progress,
+};
 use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
@@ -39,6 +44,9 @@ pub(super) struct PlanFlags {
     context: Option<String>,
 
     #[command(flatten)]
+    manager: ManagerFlags,
+
+    #[command(flatten)]
     run: RunFlags,
 }
 
@@ -53,6 +61,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         context: flags.context,
     };
     let question = Question {
+        manager: flags.manager.account(),
         selection: flags.scope.selection(flags.run.namespaces.clone()),
         settings: flags.run.check()?,
         management,

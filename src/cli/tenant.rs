@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::{
-    clusters::{MANAGER, ManagementFlags, ReachFlags, WorkerFlags},
+    clusters::{ManagementFlags, ManagerFlags, ReachFlags, WorkerFlags},
     format::{Format, OutputFlags},
     output,
     progress::Progress,
@@ -21,7 +21,6 @@ use crate::commands::{
     tenant_add::{self, Answer, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
-use crate::tenant::access::renewal::ServiceAccountName;
 
 /// The subcommands of `osm tenant`.
 #[derive(Debug, Subcommand)]
@@ -115,12 +114,8 @@ struct CredentialFlags {
     /// that its API server needs for that
     #[arg(long)]
     federated: bool,
-    /// The namespace in which the manager runs
-    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
-    manager_namespace: String,
-    /// The manager's ServiceAccount in that namespace
-    #[arg(long, value_name = "NAME", default_value = MANAGER)]
-    service_account: String,
+    #[command(flatten)]
+    manager: ManagerFlags,
 }
 
 impl CredentialFlags {
@@ -219,10 +214,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         worker: flags.worker.source(flags.worker_kubeconfig),
         server: flags.server,
         credentials: flags.credentials.asked(),
-        manager: ServiceAccountName {
-            namespace: flags.credentials.manager_namespace,
-            name: flags.credentials.service_account,
-        },
+        manager: flags.credentials.manager.account(),
         rights: rights
             .into_iter()
             .filter_map(|(is_given, right)| is_given.then_some(right))

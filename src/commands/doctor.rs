@@ -22,7 +22,7 @@ use super::{
     selection::Selection,
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::access::AccessRules;
+use crate::tenant::access::{AccessRules, renewal::ServiceAccountName};
 
 /// The maximum number of connections to a worker cluster: one, or four if its server speaks only
 /// HTTP/1.1.
@@ -41,10 +41,8 @@ pub struct Options {
     pub selector: String,
     /// The keys under which Secrets may have their kubeconfigs.
     pub keys: Vec<String>,
-    /// The namespace of the replicas' Leases and of the manager's ServiceAccount.
-    pub namespace: String,
-    /// The manager's ServiceAccount.
-    pub service_account: String,
+    /// The manager's ServiceAccount. The replicas' Leases are in its namespace.
+    pub manager: ServiceAccountName,
     /// The manager's rules for kubeconfigs.
     pub rules: AccessRules,
     /// The limit of file descriptors of a process on this machine.
@@ -173,10 +171,16 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
     }
     checks.extend(management::run_checks(options, &cluster.client, Some(&found)).await?);
     count.begin(tenants.len());
+    let keys: Vec<&str> = options.keys.iter().map(String::as_str).collect();
     let of_tenants = stream::iter(tenants)
         .map(async |(secret, own)| {
-            let checks =
-                tenant::run_checks((&rules, &options.keys, here), secret, own.as_ref()).await;
+            let by = tenant::By {
+                rules: &rules,
+                keys: &keys,
+                here,
+                manager: (&cluster.client, &options.manager),
+            };
+            let checks = tenant::run_checks(by, secret, own.as_ref()).await;
             count.advance();
             checks
         })

@@ -18,7 +18,6 @@ use kube::{
 };
 use serde::Serialize;
 
-pub(super) use self::tenant_state::kubeconfig_of;
 use self::{
     registrations::{Registered, registrations},
     tenant_state::Tenant,
@@ -58,6 +57,7 @@ use crate::rules::{
 };
 use crate::settings::Settings;
 use crate::telemetry::chain::whole;
+use crate::tenant::access::renewal::ServiceAccountName;
 
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
@@ -68,6 +68,8 @@ pub struct Question {
     pub settings: Settings,
     /// The source of the management cluster's kubeconfig.
     pub management: KubeconfigSource,
+    /// The manager's ServiceAccount in the management cluster.
+    pub manager: ServiceAccountName,
     /// The tenants.
     pub selection: Selection,
     /// Profiles that replace the installed ones, by name.

@@ -178,21 +178,31 @@ async fn would_be_found(management: &Server, audience: &str) {
     assert!(is_stored(management, audience).await);
 }
 
-/// An operator's commands have no token of the manager's.
-async fn commands_say_so(management: &Server) {
+/// An operator's commands request a token for the manager.
+async fn commands_answer(management: &Server) {
     let kubeconfig = a_file(&management.admin_in("default"));
-    let osm = async |command: &str| {
+    let osm = async |command: &str, more: &[&str]| {
         let words = [command, "-n", "first", "--allow-loopback-servers"];
-        run(&[&words[..], &["--kubeconfig", path(&kubeconfig)]].concat()).await
+        let words = [&words[..], &["--kubeconfig", path(&kubeconfig)], more].concat();
+        run(&words).await
     };
-    let plan = osm("plan").await;
-    assert_eq!(plan.code, Some(1), "{plan:?}");
-    let why = "only the manager itself does without, where spec.credentials is Federated";
-    assert!(plan.out.contains(why), "{plan:?}");
-    let doctor = osm("doctor").await;
+    let plan = osm("plan", &[]).await;
+    assert_eq!(plan.code, Some(0), "{plan:?}");
+    assert!(plan.out.contains("workers: unchanged"), "{plan:?}");
+    let doctor = osm("doctor", &[]).await;
     assert_eq!(doctor.code, Some(0), "{doctor:?}");
-    let why = "only the manager has a token for it";
-    assert!(doctor.out.contains(why), "{doctor:?}");
+    assert!(doctor.out.contains("all that are needed"), "{doctor:?}");
+    let another = ["--service-account", "another"];
+    let refused = osm("plan", &another).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let why = "cannot request a token of the manager's ServiceAccount \
+               operating-system-manager/another";
+    assert!(refused.out.contains(why), "{refused:?}");
+    let doctor = osm("doctor", &another).await;
+    assert!(
+        doctor.out.contains("create serviceaccounts/token"),
+        "{doctor:?}"
+    );
 }
 
 pub async fn clusters_are_served_with_no_stored_credential(world: &'static World) {
@@ -228,7 +238,7 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
 
     assert!(!is_stored(&management, &audience("first")).await);
     would_be_found(&management, &audience("first")).await;
-    commands_say_so(&management).await;
+    commands_answer(&management).await;
 
     // A credential beside it is a mistake.
     let secrets: Api<Secret> = Api::namespaced(management.admin().await, "first");

@@ -116,7 +116,7 @@ async fn rights_of_the_manager(
     client: &Client,
     tenants: &[Registered],
 ) -> anyhow::Result<Vec<Check>> {
-    let (namespace, account) = (&options.namespace, &options.service_account);
+    let (namespace, account) = (&options.manager.namespace, &options.manager.name);
     let account = format!("system:serviceaccount:{namespace}:{account}");
     let manager = Subject {
         client,
@@ -135,7 +135,7 @@ async fn rights_of_the_manager(
     };
     let mut missing = Vec::new();
     let mut places: Vec<(String, &str)> = vec![(KUBE_SYSTEM.to_owned(), "kube-system")];
-    places.push((options.namespace.clone(), "replicas"));
+    places.push((options.manager.namespace.clone(), "replicas"));
     let namespaces = tenants.iter().filter_map(|(secret, _)| secret.namespace());
     let namespaces = namespaces.take(NAMESPACES_MAX);
     places.extend(namespaces.map(|namespace| (namespace, "tenants")));
@@ -242,14 +242,15 @@ fn check_of((who, account): (&str, &str), missing: &[String], fix: String) -> Ch
 
 /// Checks that the manager runs: every replica renews a Lease.
 async fn replicas(options: &Options, client: &Client) -> Check {
-    let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), &options.namespace);
+    let leases: Api<DeserializeGuard<Lease>> =
+        Api::namespaced(client.clone(), &options.manager.namespace);
     let selector = ListParams::default().labels(FLEET_LABEL);
     let found = match pages::all(&leases, selector).await {
         Ok(found) => found.objects,
         Err(error) => {
             let message = format!(
                 "cannot list Leases in {}: {}",
-                options.namespace,
+                options.manager.namespace,
                 chain(&error)
             );
             let fix = "use a kubeconfig that may list Leases there, or give --manager-namespace";
@@ -275,14 +276,14 @@ async fn replicas(options: &Options, client: &Client) -> Check {
     let message = match renewals.map(|time| time.0).max() {
         Some(last) => format!(
             "no Lease in {} was renewed since {last:.0}: no manager runs, or its clock is wrong",
-            options.namespace
+            options.manager.namespace
         ),
-        None => format!("no Lease in {}: no manager runs", options.namespace),
+        None => format!("no Lease in {}: no manager runs", options.manager.namespace),
     };
     let fix = format!(
         "kubectl get pods -n {} shows why none runs; if none is installed: kubectl apply \
          --server-side -k manifests/kustomize/base",
-        options.namespace
+        options.manager.namespace
     );
     Check::wrong(PLACE, "replicas", (message, &fix))
 }

@@ -13,31 +13,47 @@ use super::{
 };
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
-    worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
+    worker_cluster::{Home, NodeCredentials, WorkerCluster},
 };
-use crate::commands::{cluster_client::as_the_manager, plan::kubeconfig_of};
+use crate::commands::{cluster_client::as_the_manager, worker_access::Registered};
 use crate::fleet::{
     cluster_info::{self, InUse},
     engage,
 };
 use crate::telemetry::chain::{chain, whole};
-use crate::tenant::{
-    access::{AccessRules, ClusterAccess},
-    secret_text::SecretText,
-};
+use crate::tenant::access::{AccessRules, ClusterAccess, renewal::ServiceAccountName};
 
-/// Checks one tenant. `here` is how far the management cluster's clock is ahead of this machine's.
+/// What the checks of all tenants share.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    /// The manager's rules for kubeconfigs.
+    pub rules: &'a AccessRules,
+    /// The keys under which Secrets may have their kubeconfigs.
+    pub keys: &'a [&'a str],
+    /// How far the management cluster's clock is ahead of this machine's.
+    pub here: Option<SignedDuration>,
+    /// The management cluster, and the manager's ServiceAccount there.
+    pub manager: (&'a Client, &'a ServiceAccountName),
+}
+
+/// Checks one tenant.
 pub(super) async fn run_checks(
-    (rules, keys, here): (&AccessRules, &[String], Option<SignedDuration>),
+    by: By<'_>,
     secret: &Secret,
     own: Option<&WorkerCluster>,
 ) -> Vec<Check> {
+    let By { rules, here, .. } = by;
     let place = secret.namespace().unwrap_or_default();
     let place = place.as_str();
     let of_conditions = own.map(|own| conditions::run_checks(place, own));
     let mut checks = of_conditions.unwrap_or_default();
     let credentials = own.map(|own| own.spec.credentials).unwrap_or_default();
-    let access = match access((rules, keys), secret, credentials) {
+    let registered = Registered {
+        secret,
+        keys: by.keys,
+        credentials,
+    };
+    let access = match registered.access(rules) {
         Ok(access) => access,
         Err(error) => {
             let fix = "correct the kubeconfig in the Secret, or create it again by osm tenant add";
@@ -50,17 +66,20 @@ pub(super) async fn run_checks(
         }
     };
     let server = access.server.url();
-    if credentials == Credentials::Federated {
-        let why = "only the manager has a token for it, and nothing more is checked from here";
-        let found = format!("accepted, for {server}; {why}");
-        checks.push(Check::ok(place, "kubeconfig", found));
-        return checks;
-    }
     checks.push(Check::ok(
         place,
         "kubeconfig",
         format!("accepted, for {server}"),
     ));
+    let access = match registered.access_of(by.manager, rules).await {
+        Ok(access) => access,
+        Err(error) => {
+            let message = format!("{}; nothing more is checked", whole(error.as_ref()));
+            let fix = "run the command as a user who may create serviceaccounts/token there";
+            checks.push(Check::doubtful(place, "token", (message, fix)));
+            return checks;
+        }
+    };
     let client = match as_the_manager(&access, rules) {
         Ok(client) => client,
         Err(error) => {
@@ -73,7 +92,18 @@ pub(super) async fn run_checks(
             return checks;
         }
     };
-    match reach(place, &client).await {
+    checks.extend(in_cluster((place, own), (&access, &client), here).await);
+    checks
+}
+
+/// Checks what the cluster says.
+async fn in_cluster(
+    (place, own): (&str, Option<&WorkerCluster>),
+    (access, client): (&ClusterAccess, &Client),
+    here: Option<SignedDuration>,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    match reach(place, client).await {
         Ok(Answer::Clock(there)) => checks.push(clock(place, (here, there))),
         Ok(Answer::Unauthorized) => {
             checks.push(refused_by_worker(place));
@@ -90,26 +120,11 @@ pub(super) async fn run_checks(
             return checks;
         }
     }
-    checks.push(identity(place, &client, own).await);
-    checks.push(rights_there(place, &client, own).await);
-    checks.push(memory::machine_deployments(place, &client, Home::of(own)).await);
-    checks.push(cluster_info_of(place, &client, &access).await);
+    checks.push(identity(place, client, own).await);
+    checks.push(rights_there(place, client, own).await);
+    checks.push(memory::machine_deployments(place, client, Home::of(own)).await);
+    checks.push(cluster_info_of(place, client, access).await);
     checks
-}
-
-fn access(
-    (rules, keys): (&AccessRules, &[String]),
-    secret: &Secret,
-    credentials: Credentials,
-) -> anyhow::Result<ClusterAccess> {
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let kubeconfig = kubeconfig_of(secret, &keys)?;
-    Ok(match credentials {
-        Credentials::Federated => {
-            ClusterAccess::parse_federated(kubeconfig, rules, SecretText::default())?
-        }
-        _ => ClusterAccess::parse(kubeconfig, rules)?,
-    })
 }
 
 async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {

@@ -22,6 +22,7 @@ use super::{
     super::{
         cluster_client::list_own,
         selection::{bare_secret, registration_of},
+        worker_access,
     },
     Question,
     profiles::profiles,
@@ -49,7 +50,7 @@ use crate::plan::{
 use crate::render::input::RegistryCredential;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
-    access::{self, ClusterAccess},
+    access::ClusterAccess,
     cluster_info::ClusterInfo,
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
@@ -105,9 +106,9 @@ impl Tenant {
         let id = TenantId::new(&namespace);
         let policy = policy_of(client, question, &id).await?;
         let defaults = &settings.tenant_defaults;
-        let (access, worker) = connect(question, &policy, registered)?;
         let worker_cluster = worker_cluster(client, registration).await?;
         let own = registered.served_with(worker_cluster)?;
+        let (access, worker) = connect((client, question), &policy, (registered, &own)).await?;
         let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
         let (mut home_client, mut home) = (client, namespace.as_str());
         if own.spec.home == Home::Worker {
@@ -181,14 +182,18 @@ impl Tenant {
 }
 
 /// Returns a client for the worker cluster, by the rules that `osm run` uses.
-fn connect(
-    question: &Question,
+async fn connect(
+    (management, question): (&Client, &Question),
     policy: &TenantPolicy,
-    registered: &Registered,
+    (registered, own): (&Registered, &WorkerCluster),
 ) -> anyhow::Result<(ClusterAccess, Client)> {
-    let keys = registered.inventory.keys();
-    let kubeconfig = kubeconfig_of(&registered.secret, &keys)?;
-    let access = ClusterAccess::parse(kubeconfig, &policy.access)?;
+    let access = worker_access::Registered {
+        secret: &registered.secret,
+        keys: &registered.inventory.keys(),
+        credentials: own.spec.credentials,
+    };
+    let manager = (management, &question.manager);
+    let access = access.access_of(manager, &policy.access).await?;
     let caller = Caller {
         user_agent: transport::user_agent(&question.settings.replica.instance),
         audience: Audience::Operator,
@@ -205,17 +210,6 @@ fn connect(
     let counted = (ClusterKind::Worker, Metrics::new());
     let worker = connect::client(ClientParts::new(transport, budget, timeout, counted));
     Ok((access, worker))
-}
-
-/// The kubeconfig of a registration, as `osm run` finds it under one of these keys.
-pub(in crate::commands) fn kubeconfig_of<'a>(
-    registration: &'a Secret,
-    keys: &[&str],
-) -> anyhow::Result<&'a [u8]> {
-    let data = registration.data.as_ref();
-    let found = data.and_then(|data| data.get(access::kubeconfig_key(data, keys)?));
-    let ByteString(kubeconfig) = found.context("the registration has no kubeconfig")?;
-    Ok(kubeconfig)
 }
 
 /// Returns a tenant's policy. The labels of its namespace are read only if they decide.
