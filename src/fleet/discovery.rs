@@ -110,7 +110,7 @@ pub enum Discovered {
     /// A registration was created or changed.
     Present(Box<Registration>),
     /// A registration was removed from an inventory.
-    Gone(Inventory, RegistrationId),
+    Gone(Gone),
     /// All registrations of an inventory have been listed, in one namespace or in all. Those not
     /// listed are gone.
     Complete {
@@ -121,6 +121,28 @@ pub enum Discovered {
         /// The registrations.
         seen: BTreeSet<RegistrationId>,
     },
+}
+
+/// A registration that an inventory does not have any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The inventory.
+    pub inventory: Inventory,
+    /// The registration.
+    pub id: RegistrationId,
+    /// Why, if what it was found by still exists. The text is for operators.
+    pub why: Option<String>,
+}
+
+impl Gone {
+    /// Creates it for one that was deleted, or is not selected any more.
+    pub fn new(inventory: &Inventory, id: RegistrationId) -> Self {
+        Self {
+            inventory: inventory.clone(),
+            id,
+            why: None,
+        }
+    }
 }
 
 /// Watches the Secrets of an inventory that the API server can select. Returns an endless stream of
@@ -176,7 +198,7 @@ fn interpret(
             seen: std::mem::take(listed),
         }),
         Event::Apply(secret) | Event::Delete(secret) => {
-            Some(Discovered::Gone(inventory.clone(), id(&secret)))
+            Some(Discovered::Gone(Gone::new(inventory, id(&secret))))
         }
     }
 }
@@ -284,7 +306,7 @@ mod tests {
         let changed = next(Event::Apply(a_secret("a", &json!({}))));
         assert!(matches!(changed, Some(Discovered::Present(_))));
         let gone = next(Event::Delete(a_secret("a", &json!({}))));
-        assert!(matches!(gone, Some(Discovered::Gone(_, id)) if id.name.as_ref() == "a"));
+        assert!(matches!(gone, Some(Discovered::Gone(gone)) if gone.id.name.as_ref() == "a"));
         assert!(listed.is_empty());
     }
 
@@ -308,7 +330,7 @@ mod tests {
         let label = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
         labelled.0.as_mut().unwrap().metadata.labels = Some([label].into());
         let left = next(Event::Apply(labelled));
-        assert!(matches!(left, Some(Discovered::Gone(of, _)) if of == inventory));
+        assert!(matches!(left, Some(Discovered::Gone(gone)) if gone.inventory == inventory));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct GiveBack<'a> {
     pub home: Home,
     /// The name of the registration.
     pub registration: &'a str,
+    /// Why it is gone.
+    pub gone: &'a str,
     /// What happens to its machine deployments.
     pub policy: OnRemoval,
 }
@@ -42,11 +44,13 @@ impl GiveBack<'_> {
         &self,
         released: &mut BTreeSet<Option<String>>,
     ) -> Result<(Removal, String), kube::Error> {
+        let gone = self.gone;
         if self.home == Home::Worker {
             claim::lease::release(&self.worker, self.claimant).await?;
-            let message = "the registration is gone; the Lease of the worker cluster was \
-                           released, and everything in it stays";
-            return Ok((Removal::Released, message.to_owned()));
+            let message = format!(
+                "{gone}; the Lease of the worker cluster was released, and everything in it stays"
+            );
+            return Ok((Removal::Released, message));
         }
         let held = removal::held(&self.worker).await?;
         let tenant = &self.claimant.tenant;
@@ -64,7 +68,7 @@ impl GiveBack<'_> {
             let held = counted(held.len(), one, "machine deployments still have");
             let name = self.registration;
             let message = format!(
-                "the registration is gone; {held} our finalizer{hang}. `osm tenant remove {name} \
+                "{gone}; {held} our finalizer{hang}. `osm tenant remove {name} \
                  -n {tenant} --on-removal release --worker-kubeconfig FILE` gives the cluster back"
             );
             return Ok((Removal::Kept, message));
@@ -87,9 +91,6 @@ impl GiveBack<'_> {
         };
         let one = "machine deployment was";
         let released = counted(released.len(), one, "machine deployments were");
-        Ok((
-            removal,
-            format!("the registration is gone; {released} {done}"),
-        ))
+        Ok((removal, format!("{gone}; {released} {done}")))
     }
 }

@@ -16,7 +16,7 @@ pub use self::{
     namespace::{CONSIDERED_MAX, Moves},
     registered_cluster::{Ownership, Place, RegisteredCluster},
 };
-use super::discovery::Registration;
+use super::discovery::{Gone, Registration};
 use crate::client::watch::Scope;
 use crate::tenant::{
     id::{RegistrationId, TenantId},
@@ -45,9 +45,9 @@ impl Registry {
     /// Adds or updates a registration. Of a Secret in several inventories, the registration of the
     /// first one counts.
     pub fn present(&self, registration: Registration) -> Moves {
-        let (inventory, id) = (registration.inventory.clone(), registration.id.clone());
-        let mut namespace = self.namespaces.entry(id.tenant.clone()).or_default();
-        namespace.note((&inventory, &id), Some(Arc::new(registration)))
+        let tenant = registration.id.tenant.clone();
+        let mut namespace = self.namespaces.entry(tenant).or_default();
+        namespace.present(registration)
     }
 
     /// Adds a registered cluster whose registration was removed before this replica saw it, so that
@@ -62,10 +62,11 @@ impl Registry {
 
     /// Records that a registration was removed from an inventory. If no other has it, it stays in
     /// the registry until its cluster was released.
-    pub fn gone(&self, inventory: &Inventory, id: &RegistrationId) -> Moves {
-        let namespace = self.namespaces.get_mut(&id.tenant);
-        let moves = namespace.map(|mut namespace| namespace.note((inventory, id), None));
-        self.forget_if_empty(&id.tenant);
+    pub fn gone(&self, gone: &Gone) -> Moves {
+        let tenant = &gone.id.tenant;
+        let namespace = self.namespaces.get_mut(tenant);
+        let moves = namespace.map(|mut namespace| namespace.gone(gone));
+        self.forget_if_empty(tenant);
         moves.unwrap_or_default()
     }
 
@@ -214,13 +215,13 @@ mod tests {
         registry.present(a_registration("old", 1, "a"));
         registry.present(a_registration("young", 2, "b"));
         let old = RegistrationId::new("berlin", "old");
-        registry.gone(&Inventory::Label, &old);
+        registry.gone(&Gone::new(&Inventory::Label, old.clone()));
         assert_eq!(ownership(&registry, "young"), Ownership::Owner);
         assert!(!registry.is_gone(&old.tenant));
         assert!(registry.remove(&old));
         assert!(registry.get(&old).is_none());
         let young = RegistrationId::new("berlin", "young");
-        registry.gone(&Inventory::Label, &young);
+        registry.gone(&Gone::new(&Inventory::Label, young.clone()));
         assert!(registry.remove(&young));
         assert!(!registry.is_gone(&old.tenant), "not listed, not known");
         registry.listed(Inventory::Label, Some("lisbon".to_owned()));
@@ -236,7 +237,7 @@ mod tests {
             .present(a_registration("old", 1, "a"))
             .begins
             .unwrap();
-        registry.gone(&Inventory::Label, &registered.id);
+        registry.gone(&Gone::new(&Inventory::Label, registered.id.clone()));
         assert!(registered.registration.borrow().is_none());
         assert!(
             registry
@@ -286,9 +287,9 @@ mod tests {
                 registration.as_ref().map(|it| it.inventory.clone())
             };
             assert_eq!(from(), Some(Inventory::Label));
-            registry.gone(&label, &registered.id);
+            registry.gone(&Gone::new(&label, registered.id.clone()));
             assert_eq!(from(), Some(Inventory::Kkp));
-            registry.gone(&kkp, &registered.id);
+            registry.gone(&Gone::new(&kkp, registered.id.clone()));
             assert_eq!(from(), None);
         }
     }
@@ -343,7 +344,9 @@ mod tests {
         }
         let gone = |age: i64| {
             let id = RegistrationId::new("berlin", &format!("r{age}"));
-            let begins = registry.gone(&Inventory::Label, &id).begins;
+            let begins = registry
+                .gone(&Gone::new(&Inventory::Label, id.clone()))
+                .begins;
             registry.remove(&id);
             begins
         };

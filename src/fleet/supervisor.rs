@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cluster_task,
-    discovery::Discovered,
+    discovery::{Discovered, Gone},
     engagement::Shared,
     quarantine::{Quarantine, TRIAL},
     registry::{Moves, RegisteredCluster},
@@ -23,10 +23,7 @@ use super::{
     worker_clusters,
 };
 use crate::client::{fence::Fence, retry_delay::RetryDelay};
-use crate::tenant::{
-    id::{RegistrationId, TenantId},
-    inventory::Inventory,
-};
+use crate::tenant::id::{RegistrationId, TenantId};
 
 /// How long a release is remembered. A watch that lags for longer has started over by then.
 const GIVEN_BACK_MAX_AGE: Duration = Duration::from_mins(10);
@@ -135,9 +132,7 @@ impl Supervisor {
                 let moves = self.shared.registry.present(*registration);
                 self.follow(moves);
             }
-            Discovered::Gone(inventory, id) => {
-                self.gone(&inventory, &id);
-            }
+            Discovered::Gone(gone) => self.gone(&gone),
             Discovered::Complete {
                 inventory,
                 limit,
@@ -148,7 +143,7 @@ impl Supervisor {
                     .listed(inventory.clone(), limit.clone());
                 for id in self.shared.registry.of(&inventory, limit.as_deref()) {
                     if !seen.contains(&id) {
-                        self.gone(&inventory, &id);
+                        self.gone(&Gone::new(&inventory, id));
                     }
                 }
                 self.report_orphaned(limit.as_deref());
@@ -158,10 +153,10 @@ impl Supervisor {
 
     /// Handles a removed registration. If its task runs here, the task releases the cluster and
     /// ends.
-    fn gone(&mut self, inventory: &Inventory, id: &RegistrationId) {
-        let moves = self.shared.registry.gone(inventory, id);
-        if !self.here.contains_key(id) {
-            self.shared.registry.remove(id);
+    fn gone(&mut self, gone: &Gone) {
+        let moves = self.shared.registry.gone(gone);
+        if !self.here.contains_key(&gone.id) {
+            self.shared.registry.remove(&gone.id);
         }
         self.follow(moves);
     }

@@ -23,7 +23,7 @@ use crate::suite::kkp_clusters::Kkp;
 use crate::suite::life::has_served;
 use crate::suite::process::Manager;
 use crate::suite::server::Server;
-use crate::suite::stage::conditions;
+use crate::suite::stage::{conditions, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World, install};
 
@@ -290,8 +290,10 @@ async fn there_and_back(seed: &Seed, cluster: &Server) {
         "{back:?}"
     );
     assert_eq!(seed.kkp.replicas("first").await, None);
-    seed.says("first", ("Registered", "False", "RegistrationRemoved"))
-        .await;
+    let left = ("Registered", "False", "RegistrationRemoved");
+    let left = seed.says("first", left).await;
+    let why = message(&left, "Registered");
+    assert!(why.contains("wants 1 replica; the Lease"), "{why}");
     logs(&theirs, "\"leading\"").await;
     has_served(&theirs.address().await).await;
     let ends = async {

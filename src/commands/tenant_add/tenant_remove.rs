@@ -198,6 +198,7 @@ impl TenantRemoval {
             claimant: &claimant,
             home,
             registration: &self.params.name,
+            gone: "the registration is gone",
             policy,
         };
         let done = cluster.attempt(&mut BTreeSet::new()).await;

@@ -29,6 +29,7 @@ impl Task {
         cancel: &CancellationToken,
     ) {
         let own = self.registered.worker_cluster.borrow().clone();
+        let why = self.registered.why_gone();
         let command = format!(
             "`osm tenant remove {} -n {} --on-removal release --worker-kubeconfig FILE` gives it \
              back",
@@ -38,19 +39,20 @@ impl Task {
             return match own.as_deref().map(was_served) {
                 Some(Served::Maybe) => {
                     let message = format!(
-                        "the registration is gone, and no replica that had its kubeconfig runs; \
+                        "{why}, and no replica that had its kubeconfig runs; \
                          if the cluster was not given back, {command}"
                     );
                     self.gone(Removal::KubeconfigGone, &message);
                 }
                 Some(Served::ForAnother) => {
-                    let message = "the registration is gone; somebody else has claimed the \
-                                   cluster, and it stays as it is";
-                    self.gone(Removal::NeverEngaged, message);
+                    let message = format!(
+                        "{why}; somebody else has claimed the cluster, and it stays as it is"
+                    );
+                    self.gone(Removal::NeverEngaged, &message);
                 }
                 Some(Served::Never) | None => {
-                    let message = "the registration is gone; the cluster was never engaged";
-                    self.gone(Removal::NeverEngaged, message);
+                    let message = format!("{why}; the cluster was never engaged");
+                    self.gone(Removal::NeverEngaged, &message);
                 }
             };
         };
@@ -63,6 +65,7 @@ impl Task {
             claimant: &claimant,
             home: attempt.home,
             registration: &self.registered.id.name,
+            gone: &why,
             policy: self.registered.on_removal(),
         };
         let mut released = BTreeSet::new();
@@ -70,7 +73,7 @@ impl Task {
             let failed = match cluster.attempt(&mut released).await {
                 Ok((removal, message)) => return self.gone(removal, &message),
                 Err(error) => format!(
-                    "the registration is gone, and the cluster could not be given back: {}; \
+                    "{why}, and the cluster could not be given back: {}; \
                      {command}",
                     chain(&error)
                 ),

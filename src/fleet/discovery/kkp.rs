@@ -21,7 +21,7 @@ use kube::{Api, Client, Resource as _, api::ObjectMeta, core::DeserializeGuard};
 use tokio::{sync::Semaphore, time::sleep};
 
 use self::hints::{Hint, Hints};
-use super::{Discovered, Registration, Settings};
+use super::{Discovered, Gone, Registration, Settings};
 use crate::api::worker_cluster::{WorkerCluster, WorkerClusterSpec};
 use crate::client::{retry_delay::RetryDelay, watch::Scope};
 use crate::telemetry::chain::chain;
@@ -261,8 +261,11 @@ impl Finder {
             Err(why) => {
                 tracing::debug!(tenant = %namespace, %why, "a user cluster is not served");
                 if self.registered.remove(&namespace) {
-                    let id = RegistrationId::new(&namespace, SECRET);
-                    self.found.push_back(Discovered::Gone(Inventory::Kkp, id));
+                    let gone = Gone {
+                        why: Some(why.to_string()),
+                        ..Gone::new(&Inventory::Kkp, RegistrationId::new(&namespace, SECRET))
+                    };
+                    self.found.push_back(Discovered::Gone(gone));
                 }
             }
         }

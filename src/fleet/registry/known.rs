@@ -10,10 +10,15 @@ use crate::tenant::inventory::Inventory;
 pub(super) struct Known(Vec<Arc<Registration>>);
 
 impl Known {
-    /// Records the registration in an inventory, or that the inventory does not have it any more.
-    pub fn note(&mut self, inventory: &Inventory, registration: Option<Arc<Registration>>) {
+    /// Records the registration in its inventory.
+    pub fn present(&mut self, registration: Arc<Registration>) {
+        self.gone(&registration.inventory);
+        self.0.push(registration);
+    }
+
+    /// Records that an inventory does not have it any more.
+    pub fn gone(&mut self, inventory: &Inventory) {
         self.0.retain(|it| it.inventory != *inventory);
-        self.0.extend(registration);
     }
 
     /// Returns the registration that counts: that of the first inventory.

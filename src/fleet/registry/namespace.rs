@@ -13,7 +13,7 @@ use super::{
     known::Known,
     registered_cluster::{Ownership, RegisteredCluster},
 };
-use crate::fleet::discovery::Registration;
+use crate::fleet::discovery::{Gone, Registration};
 use crate::tenant::{id::RegistrationId, inventory::Inventory};
 
 /// The number of registrations of a namespace that are considered.
@@ -78,38 +78,41 @@ impl Namespace {
             .collect()
     }
 
-    /// Records that an inventory has a registration, or has it no more.
-    pub fn note(
-        &mut self,
-        (inventory, id): (&Inventory, &RegistrationId),
-        registration: Option<Arc<Registration>>,
-    ) -> Moves {
-        let is_new = if let Some(registered) = self.considered.get(id) {
-            registered.note(inventory, registration);
-            false
-        } else {
-            let known = self.take_left_out(id);
-            let was_left_out = known.is_some();
-            let mut known = known.unwrap_or_default();
-            known.note(inventory, registration);
-            if known.is_empty() {
-                return Moves::default();
-            }
-            if was_left_out {
-                self.leave_out(id, known);
-                false
-            } else {
-                self.consider(id, known);
-                true
-            }
-        };
-        let mut moves = self.settle();
-        if is_new && moves.ends.as_ref() == Some(id) {
-            moves.ends = None;
-        } else if is_new {
-            moves.begins = self.considered.get(id).cloned();
+    /// Adds or updates a registration.
+    pub fn present(&mut self, registration: Registration) -> Moves {
+        let id = registration.id.clone();
+        let registration = Arc::new(registration);
+        if let Some(registered) = self.considered.get(&id) {
+            registered.present(registration);
+            return self.settle();
         }
-        moves
+        if let Some(mut known) = self.take_left_out(&id) {
+            known.present(registration);
+            self.leave_out(&id, known);
+            return self.settle();
+        }
+        let mut known = Known::default();
+        known.present(registration);
+        let registered = self.consider(&id, known);
+        let moves = self.settle();
+        if moves.ends.as_ref() == Some(&id) {
+            return Moves::default();
+        }
+        Moves {
+            begins: Some(registered),
+            ..moves
+        }
+    }
+
+    /// Records that an inventory does not have a registration any more.
+    pub fn gone(&mut self, gone: &Gone) -> Moves {
+        if let Some(registered) = self.considered.get(&gone.id) {
+            registered.gone(gone);
+        } else if let Some(mut known) = self.take_left_out(&gone.id) {
+            known.gone(&gone.inventory);
+            self.leave_out(&gone.id, known);
+        }
+        self.settle()
     }
 
     /// Adds a registration that was removed before this replica saw it. Returns `None` if it is

@@ -11,8 +11,11 @@ use tokio::sync::watch;
 use super::known::Known;
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::client::tenant_status::TenantStatus;
-use crate::fleet::{discovery::Registration, sharding::suspicion::Suspicion};
-use crate::tenant::{id::RegistrationId, inventory::Inventory};
+use crate::fleet::{
+    discovery::{Gone, Registration},
+    sharding::suspicion::Suspicion,
+};
+use crate::tenant::id::RegistrationId;
 
 /// States whether a registration owns its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct RegisteredCluster {
     /// have the Secret, that of the first one.
     pub registration: watch::Sender<Option<Arc<Registration>>>,
     known: Mutex<Known>,
+    /// Why the last inventory that had it has it no more.
+    why_gone: Mutex<Option<String>>,
     /// The WorkerCluster that names the Secret; `None` until it exists.
     pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
     /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
@@ -66,6 +71,7 @@ impl RegisteredCluster {
             id,
             registration: watch::Sender::new(known.first()),
             known: Mutex::new(known),
+            why_gone: Mutex::default(),
             worker_cluster: watch::Sender::new(None),
             last: watch::Sender::new(None),
             ownership: watch::Sender::new(Ownership::Owner),
@@ -89,9 +95,23 @@ impl RegisteredCluster {
         self.change(|known| known.fill(read));
     }
 
-    /// Records the registration in an inventory, or that the inventory does not have it any more.
-    pub(super) fn note(&self, inventory: &Inventory, registration: Option<Arc<Registration>>) {
-        self.change(|known| known.note(inventory, registration));
+    /// Records the registration in its inventory.
+    pub(super) fn present(&self, registration: Arc<Registration>) {
+        self.change(|known| known.present(registration));
+    }
+
+    /// Records that an inventory does not have it any more.
+    pub(super) fn gone(&self, gone: &Gone) {
+        self.why_gone.lock().clone_from(&gone.why);
+        self.change(|known| known.gone(&gone.inventory));
+    }
+
+    /// Returns why it is not registered any more, for a sentence.
+    pub fn why_gone(&self) -> String {
+        match &*self.why_gone.lock() {
+            Some(why) => format!("it is not registered any more: {why}"),
+            None => "the registration is gone".to_owned(),
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) {

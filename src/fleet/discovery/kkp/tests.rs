@@ -72,7 +72,9 @@ impl Seed {
                 };
                 format!("{}: {settings}", it.id)
             }
-            Discovered::Gone(_, id) => format!("{id} is gone"),
+            Discovered::Gone(Gone { id, why, .. }) => {
+                format!("{id} is gone: {}", why.expect("it is known"))
+            }
             Discovered::Complete { seen, .. } => format!("{} in all", seen.len()),
         }
     }
@@ -109,10 +111,13 @@ async fn a_cluster_is_registered_while_its_manager_wants_no_replica() {
     let mut back = a_deployment("cluster-a", 1, "one");
     back["metadata"]["generation"] = json!(2);
     seed.put(back);
-    assert_eq!(seed.next().await, format!("cluster-a/{SECRET} is gone"));
+    let why = "its Deployment operating-system-manager wants 1 replica";
+    let gone = format!("cluster-a/{SECRET} is gone: {why}");
+    assert_eq!(seed.next().await, gone);
     let gone = object("secrets", "cluster-b", SECRET);
     assert!(seed.cluster.delete_raw(gone));
-    assert_eq!(seed.next().await, format!("cluster-b/{SECRET} is gone"));
+    let gone = format!("cluster-b/{SECRET} is gone: it has no Secret {SECRET}");
+    assert_eq!(seed.next().await, gone);
     seed.says_nothing().await;
 }
 

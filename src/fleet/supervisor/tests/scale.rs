@@ -7,7 +7,7 @@ use crate::client::{
     watch::Scope,
 };
 use crate::fleet::{
-    discovery::{KubeconfigText, Registration, Settings},
+    discovery::{Gone, KubeconfigText, Registration, Settings},
     index::visits,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions},
@@ -177,7 +177,7 @@ async fn what_happens_to_each_registration_visits_no_other() {
     for index in 0..REGISTRATIONS {
         discovered(
             &mut supervisor,
-            Discovered::Gone(Inventory::Label, a_registration(index).id),
+            Discovered::Gone(Gone::new(&Inventory::Label, a_registration(index).id)),
         );
     }
     assert_eq!(
