@@ -6,6 +6,7 @@ mod connection;
 pub(super) mod management;
 mod memory;
 mod registrations;
+mod renewal;
 mod rights;
 mod tenant;
 

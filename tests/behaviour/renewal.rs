@@ -48,6 +48,11 @@ async fn kubeconfig(tenant: &Tenant) -> String {
     fixtures::text(&get(&tenant.registrations(), WORKER).await, "kubeconfig")
 }
 
+async fn doctor_says(of: (&Stage, &Tenant), text: &str) {
+    let said = Admin::of(of.1).osm_about(of, &["doctor"]).await;
+    assert!(said.out.contains(text), "{said:?}");
+}
+
 pub async fn a_token_is_renewed_before_it_expires(world: &'static World) {
     let stage = Stage::open(world, "renewal");
     let tenant = stage.tenant().await;
@@ -64,8 +69,10 @@ pub async fn a_token_is_renewed_before_it_expires(world: &'static World) {
         .await;
     let says = message(&own, failed.0);
     assert!(says.contains("apply worker-token-renewal.yaml"), "{says}");
+    doctor_says((&stage, &tenant), "missing: create serviceaccounts/token").await;
     let rights = "manifests/rbac/worker-token-renewal.yaml";
     tenant.worker.apply_file(rights).await;
+    doctor_says((&stage, &tenant), "missing: update secrets").await;
     let is_next = |found: &_| message(found, failed.0).contains("apply tenant-token-renewal.yaml");
     wait::for_object(
         &tenant.worker_clusters(),
@@ -101,6 +108,7 @@ pub async fn a_token_is_renewed_before_it_expires(world: &'static World) {
     let mut lists = tenant.requests(begun);
     lists.retain(|it| it.verb == "list" && it.resource == "machinedeployments");
     assert!(lists.is_empty(), "{}", told(&lists));
+    doctor_says((&stage, &tenant), "the manager may renew the token").await;
     stage.world.management.settle_audit().await;
     let mut patches = stage.world.management.requests(MANAGER, begun);
     patches.retain(|it| it.resource == "secrets" && it.is_write() && it.verb != "update");

@@ -8,12 +8,12 @@ use kube::{Client, ResourceExt};
 use super::{
     Check, conditions,
     connection::{Answer, clock, reach, refused_by_worker},
-    memory, rights,
+    memory, renewal, rights,
     rights::Subject,
 };
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
-    worker_cluster::{Home, NodeCredentials, WorkerCluster},
+    worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
 };
 use crate::commands::{cluster_client::as_the_manager, worker_access::Registered};
 use crate::fleet::{
@@ -21,7 +21,10 @@ use crate::fleet::{
     engage,
 };
 use crate::telemetry::chain::{chain, whole};
-use crate::tenant::access::{AccessRules, ClusterAccess, renewal::ServiceAccountName};
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess, renewal::ServiceAccountName},
+    id::RegistrationId,
+};
 
 /// What the checks of all tenants share.
 #[derive(Clone, Copy)]
@@ -93,6 +96,10 @@ pub(super) async fn run_checks(
         }
     };
     checks.extend(in_cluster((place, own), (&access, &client), here).await);
+    if credentials == Credentials::Renewed {
+        let id = RegistrationId::new(place, &secret.name_any());
+        checks.push(renewal::run_check(&id, (&access, &client), by.manager).await);
+    }
     checks
 }
 
