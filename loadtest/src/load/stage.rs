@@ -137,8 +137,11 @@ impl Stage {
     /// As [`Self::start`], with arguments before those of the run.
     pub async fn start_with(&mut self, instance: &str, more: &[&str]) -> anyhow::Result<Instant> {
         let kubeconfig = self.folder.path().join("osm.kubeconfig");
-        std::fs::write(&kubeconfig, self.fleet.management_kubeconfig())
-            .context("writing the manager's kubeconfig")?;
+        let text = self.fleet.management_kubeconfig();
+        // A replica that has just started may be reading it.
+        if !std::fs::read(&kubeconfig).is_ok_and(|there| there == text.as_bytes()) {
+            std::fs::write(&kubeconfig, text).context("writing the manager's kubeconfig")?;
+        }
         let log = self.params.log.clone();
         let log = log.unwrap_or_else(|| self.folder.path().join("osm.log"));
         let log = match instance {

@@ -31,6 +31,8 @@ use crate::load::{
     stage::Stage,
 };
 
+/// What the manager may do in a seed of KKP.
+const KKP_RIGHTS: &str = include_str!("../../../../manifests/rbac/kkp-seed/management.yaml");
 /// What a replica and its render workers may take together, in MiB.
 const TREE_MIB_MAX: f64 = 256.0;
 /// How often the memory of the processes is read.
@@ -49,6 +51,8 @@ const MACHINE_DEPLOYMENTS_MAX: usize = 250;
 
 /// Replicas under siege.
 pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let applied = stage.fleet.management.cluster.apply_yaml(KKP_RIGHTS);
+    applied.context("applying the rights in a seed of KKP")?;
     start_all(stage).await?;
     stage.register_all().await?;
     stage.until_all_served(1).await?;
@@ -127,7 +131,7 @@ async fn make_room(stage: &mut Stage) -> anyhow::Result<()> {
 
 async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
     for instance in REPLICAS {
-        let arguments = ["--instance", instance, "--inventory=label,cluster-api"];
+        let arguments = ["--instance", instance, "--inventory=label,cluster-api,kkp"];
         stage.start_with(instance, &arguments).await?;
     }
     stage.until("all replicas know each other", agree).await

@@ -28,6 +28,8 @@ const REGISTRATION_BYTES: usize = 1_000_000;
 /// Secrets of Cluster API's type in one namespace, each with a kubeconfig of this size.
 const FOUND: usize = 10_000;
 const FOUND_BYTES: usize = 10_000;
+/// A namespace that a seed of KKP could have.
+const USER_CLUSTER: &str = "cluster-hostile";
 /// Overlays that each resolve to a profile as large as their base.
 const OVERLAYS: usize = 199;
 const BASE_BYTES: usize = 900_000;
@@ -299,21 +301,65 @@ pub(super) const ATTACKS: &[Attack] = &[
             }
             Ok(())
         },
-        ..Attack::by(
-            "inventory",
-            "no command is run for a credential",
-            |stage, attacker| {
-                let kubeconfig = STANDARD.encode(runs_a_program());
-                for index in 0..FOUND {
-                    stage.fleet.management.put(json!({
-                        "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-                        "metadata": { "name": found(index), "namespace": attacker.tenant },
-                        "data": { "value": kubeconfig },
-                    }))?;
-                }
-                Ok(())
-            },
-        )
+        ..Attack::by("inventory", "KubeconfigRefused", |stage, attacker| {
+            let kubeconfigs = hostile_kubeconfigs().map(|it| STANDARD.encode(it.to_string()));
+            for (index, kubeconfig) in (0..FOUND).zip(kubeconfigs.iter().cycle()) {
+                stage.fleet.management.put(json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+                    "metadata": { "name": found(index), "namespace": attacker.tenant },
+                    "data": { "value": kubeconfig },
+                }))?;
+            }
+            // Its name is that of a WorkerCluster of another Secret.
+            let (kind, namespace) = ("WorkerCluster", &attacker.tenant);
+            stage.fleet.management.put(json!({
+                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": kind,
+                "metadata": { "name": "hostile-1", "namespace": namespace },
+                "spec": { "kubeconfigSecretRef": { "name": found(0) } },
+            }))
+        })
+    },
+    Attack {
+        end: |stage, _| {
+            for (kind, name) in [
+                ("deployments.apps", "operating-system-manager"),
+                ("secrets", "operatingsystemmanager-kubeconfig"),
+            ] {
+                let gone = object(kind, USER_CLUSTER, name);
+                stage.fleet.management.cluster.delete_raw(gone);
+            }
+            Ok(())
+        },
+        ..Attack::by("user-cluster", "", |stage, _| {
+            let labels = json!({ "app": "operating-system-manager" });
+            let arguments = [
+                "-a-flag-of-tomorrow",
+                "-kubeconfig",
+                "/etc/passwd",
+                "-namespace",
+            ];
+            let container = json!({
+                "name": "manager", "image": "a", "command": ["/osm-controller"], "args": arguments,
+            });
+            stage.fleet.management.put(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": { "name": "operating-system-manager", "namespace": USER_CLUSTER },
+                "spec": {
+                    "replicas": 0, "selector": { "matchLabels": labels },
+                    "template": {
+                        "metadata": { "labels": labels }, "spec": { "containers": [container] },
+                    },
+                },
+            }))?;
+            let [kubeconfig, ..] = hostile_kubeconfigs();
+            stage.fleet.management.put(json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": {
+                    "name": "operatingsystemmanager-kubeconfig", "namespace": USER_CLUSTER,
+                },
+                "data": { "kubeconfig": STANDARD.encode(kubeconfig.to_string()) },
+            }))
+        })
     },
     Attack {
         noise: |admins| Box::pin(half_requests(admins)),
@@ -338,18 +384,25 @@ fn found(index: usize) -> String {
     format!("hostile-{index}-kubeconfig")
 }
 
-/// Returns a large kubeconfig whose credential comes from a program.
-fn runs_a_program() -> String {
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "a",
-        "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
-        "clusters": [{ "name": "a", "cluster": { "server": "https://a.example.com" } }],
-        "users": [{ "name": "a", "user": { "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh",
-            "args": ["a".repeat(FOUND_BYTES)],
-        } } }],
+/// Returns large kubeconfigs whose credentials come from a program, or from files.
+fn hostile_kubeconfigs() -> [Value; 3] {
+    let long = "a".repeat(FOUND_BYTES);
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": [long],
     });
-    kubeconfig.to_string()
+    let users = [
+        json!({ "exec": exec }),
+        json!({ "tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token", "token": long }),
+        json!({ "client-certificate": "/proc/self/environ", "client-key": long }),
+    ];
+    users.map(|user| {
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }],
+            "clusters": [{ "name": "a", "cluster": { "server": "https://a.example.com" } }],
+            "users": [{ "name": "a", "user": user }],
+        })
+    })
 }
 
 /// Gives the attacker a profile by its name and spec, without annotations.
