@@ -16,10 +16,10 @@ use crate::tenant::{
 /// How long the token of a command is valid, in seconds. No API server issues one for less.
 const TOKEN_SECONDS: i64 = 600;
 
-/// A registration whose worker cluster may trust the management cluster.
+/// What decides the manager's access to a worker cluster.
 #[derive(Clone, Copy)]
-pub(super) struct Registered<'a> {
-    /// The Secret.
+pub(super) struct WorkerAccess<'a> {
+    /// The Secret that registers it.
     pub secret: &'a Secret,
     /// The keys under which it may have its kubeconfig.
     pub keys: &'a [&'a str],
@@ -27,7 +27,7 @@ pub(super) struct Registered<'a> {
     pub credentials: Credentials,
 }
 
-impl Registered<'_> {
+impl WorkerAccess<'_> {
     /// Returns the access without a token where the registration has none.
     ///
     /// # Errors

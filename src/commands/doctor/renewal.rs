@@ -40,18 +40,24 @@ pub(super) async fn run_check(
     };
     let token = ("serviceaccounts/token", account.name.as_str(), "create");
     let secret = ("secrets", &*id.name, "update");
-    for (subject, namespace, right, file) in [
+    for (subject, namespace, right, [file, unknown]) in [
         (
             in_worker,
             account.namespace.as_str(),
             token,
-            "worker-token-renewal.yaml in the worker cluster",
+            [
+                "worker-token-renewal.yaml in the worker cluster",
+                "run this again once the worker cluster's API server answers; its log says more",
+            ],
         ),
         (
             in_management,
             place,
             secret,
-            "tenant-token-renewal.yaml in the management cluster",
+            [
+                "tenant-token-renewal.yaml in the management cluster",
+                "run this as somebody who may impersonate the manager",
+            ],
         ),
     ] {
         let wanted = [rule(right)];
@@ -65,8 +71,7 @@ pub(super) async fn run_check(
             }
             Err(error) => {
                 let message = format!("cannot ask for the rights: {}", chain(&error));
-                let fix = "run this as somebody who may impersonate the manager";
-                return Check::doubtful(place, WHAT, (message, fix));
+                return Check::doubtful(place, WHAT, (message, unknown));
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::api::{
     names::CLOUD_INIT_SETTINGS,
     worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
 };
-use crate::commands::{cluster_client::as_the_manager, worker_access::Registered};
+use crate::commands::{cluster_client::as_the_manager, worker_access::WorkerAccess};
 use crate::fleet::{
     cluster_info::{self, InUse},
     engage,
@@ -45,13 +45,13 @@ pub(super) async fn run_checks(
     secret: &Secret,
     own: Option<&WorkerCluster>,
 ) -> Vec<Check> {
-    let By { rules, here, .. } = by;
+    let rules = by.rules;
     let place = secret.namespace().unwrap_or_default();
     let place = place.as_str();
     let of_conditions = own.map(|own| conditions::run_checks(place, own));
     let mut checks = of_conditions.unwrap_or_default();
     let credentials = own.map(|own| own.spec.credentials).unwrap_or_default();
-    let registered = Registered {
+    let registered = WorkerAccess {
         secret,
         keys: by.keys,
         credentials,
@@ -95,23 +95,21 @@ pub(super) async fn run_checks(
             return checks;
         }
     };
-    checks.extend(in_cluster((place, own), (&access, &client), here).await);
-    if credentials == Credentials::Renewed {
-        let id = RegistrationId::new(place, &secret.name_any());
-        checks.push(renewal::run_check(&id, (&access, &client), by.manager).await);
-    }
+    let id = RegistrationId::new(place, &secret.name_any());
+    checks.extend(in_cluster((&id, own), (&access, &client), by).await);
     checks
 }
 
 /// Checks what the cluster says.
 async fn in_cluster(
-    (place, own): (&str, Option<&WorkerCluster>),
+    (id, own): (&RegistrationId, Option<&WorkerCluster>),
     (access, client): (&ClusterAccess, &Client),
-    here: Option<SignedDuration>,
+    by: By<'_>,
 ) -> Vec<Check> {
+    let place = id.tenant.namespace();
     let mut checks = Vec::new();
     match reach(place, client).await {
-        Ok(Answer::Clock(there)) => checks.push(clock(place, (here, there))),
+        Ok(Answer::Clock(there)) => checks.push(clock(place, (by.here, there))),
         Ok(Answer::Unauthorized) => {
             checks.push(refused_by_worker(place));
             return checks;
@@ -131,6 +129,9 @@ async fn in_cluster(
     checks.push(rights_there(place, client, own).await);
     checks.push(memory::machine_deployments(place, client, Home::of(own)).await);
     checks.push(cluster_info_of(place, client, access).await);
+    if own.is_some_and(|own| own.spec.credentials == Credentials::Renewed) {
+        checks.push(renewal::run_check(id, (access, client), by.manager).await);
+    }
     checks
 }
 

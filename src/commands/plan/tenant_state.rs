@@ -22,7 +22,7 @@ use super::{
     super::{
         cluster_client::list_own,
         selection::{bare_secret, registration_of},
-        worker_access,
+        worker_access::WorkerAccess,
     },
     Question,
     profiles::profiles,
@@ -187,7 +187,7 @@ async fn connect(
     policy: &TenantPolicy,
     (registered, own): (&Registered, &WorkerCluster),
 ) -> anyhow::Result<(ClusterAccess, Client)> {
-    let access = worker_access::Registered {
+    let access = WorkerAccess {
         secret: &registered.secret,
         keys: &registered.inventory.keys(),
         credentials: own.spec.credentials,
