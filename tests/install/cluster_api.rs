@@ -1,5 +1,7 @@
 //! The commands of the page about clusters of Cluster API, and of the one about credentials.
 
+use osm::api::names::REVISION;
+
 use super::*;
 
 const PAGE: &str = "cluster-api.md";
@@ -13,6 +15,10 @@ async fn a_cluster_is_served_with_the_commands_of_the_pages_about_other_secrets_
     for part in ["worker-crds", "tenant-berlin/worker.yaml"] {
         kubectl(&worker, &["apply", "-f", &example(part)]).await;
     }
+    // Without machine-controller, nobody else counts its revisions.
+    let file = example("tenant-berlin/worker.yaml");
+    let revision = format!("{REVISION}=1");
+    kubectl(&worker, &["annotate", "-f", &file, &revision]).await;
     has_its_secret(&management, &worker).await;
     let look = page::blocks(PAGE, "## Look first").concat();
     // The last one ends with this code, because something would be written.
@@ -50,6 +56,7 @@ async fn a_cluster_is_served_with_the_commands_of_the_pages_about_other_secrets_
         &[
             "wait",
             "--for=delete",
+            "--timeout=120s",
             "workercluster/prod",
             "-n",
             NAMESPACE,
@@ -85,7 +92,7 @@ async fn is_served(management: &ControlPlane, (namespace, name): (&str, &str)) {
     let created = [
         "wait",
         "--for=create",
-        "--timeout=60s",
+        "--timeout=120s",
         "-n",
         namespace,
         "workercluster",
@@ -96,7 +103,7 @@ async fn is_served(management: &ControlPlane, (namespace, name): (&str, &str)) {
     let wait = [
         "wait",
         served,
-        "--timeout=60s",
+        "--timeout=120s",
         "-n",
         namespace,
         "workercluster",

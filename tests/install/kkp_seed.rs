@@ -189,7 +189,7 @@ async fn says(management: &ControlPlane, namespace: &str, reason: &str) {
         "--all",
         "-n",
         namespace,
-        "--timeout=60s",
+        "--timeout=120s",
     ];
     kubectl(management, &[&wait[..], &[&reason]].concat()).await;
 }
@@ -202,7 +202,7 @@ async fn is_served(management: &ControlPlane, namespace: &str) {
         "--all",
         "-n",
         namespace,
-        "--timeout=60s",
+        "--timeout=120s",
     ];
     kubectl(management, &[&wait[..], &[served]].concat()).await;
 }
@@ -226,7 +226,7 @@ async fn is_the_operators(seed: &ControlPlane) {
         NAME,
         "-n",
         NAMESPACE,
-        "--timeout=60s",
+        "--timeout=120s",
     ];
     kubectl(seed, &[&ready[..], &["--for=condition=Ready"]].concat()).await;
     let spec = [
