@@ -211,16 +211,17 @@ async fn its_machine_deployment_is_served(
     let machine_deployment = example(&format!("tenant-{name}/worker.yaml"));
     kubectl(worker, &["apply", "-f", &machine_deployment]).await;
     let namespace = format!("tenant-{name}");
-    let served = [
-        "wait",
-        "workercluster",
-        name,
-        "-n",
-        &namespace,
-        "--timeout=60s",
-    ];
-    let served = [&served[..], &["--for=jsonpath={.status.served}=1/1"]].concat();
-    kubectl(management, &served).await;
+    wait_for(management, (&namespace, name), SERVED).await;
+}
+
+/// What a WorkerCluster has once its only machine deployment is served.
+const SERVED: &str = "--for=jsonpath={.status.served}=1/1";
+
+/// Waits until a WorkerCluster is as kubectl is told.
+async fn wait_for(management: &ControlPlane, (namespace, name): (&str, &str), wanted: &str) {
+    let own = ["workercluster", name, "-n", namespace];
+    let wait = [&["wait", wanted, "--timeout=120s"], &own[..]];
+    kubectl(management, &wait.concat()).await;
 }
 
 /// Runs `osm tenant add`, and hands out what it printed.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, process::ExitCode, time::Dur
 use clap::{Args, Command, Subcommand};
 
 use super::{
-    clusters::ManagerFlags,
+    clusters::MANAGER,
     output,
     plan::{hide_flags_of_run, lines},
     progress::Progress,
@@ -18,7 +18,7 @@ use crate::commands::{
     selection::Selection,
 };
 use crate::settings::RunFlags;
-use crate::tenant::report::counted;
+use crate::tenant::{access::renewal::ServiceAccountName, report::counted};
 
 /// The commands of `osm adopt`.
 #[derive(Debug, Subcommand)]
@@ -107,7 +107,10 @@ impl KkpFlags {
     fn hand_over(self) -> anyhow::Result<HandOver> {
         let question = Question {
             // No user cluster of KKP trusts its seed instead of a credential.
-            manager: ManagerFlags::default().account(),
+            manager: ServiceAccountName {
+                namespace: MANAGER.to_owned(),
+                name: MANAGER.to_owned(),
+            },
             management: KubeconfigSource {
                 kubeconfig: self.run.kubeconfig.clone(),
                 context: self.context,

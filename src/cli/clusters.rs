@@ -85,16 +85,6 @@ pub(super) struct ManagerFlags {
     service_account: String,
 }
 
-/// The names in the manifests.
-impl Default for ManagerFlags {
-    fn default() -> Self {
-        Self {
-            manager_namespace: MANAGER.to_owned(),
-            service_account: MANAGER.to_owned(),
-        }
-    }
-}
-
 impl ManagerFlags {
     pub(super) fn account(&self) -> ServiceAccountName {
         ServiceAccountName {

@@ -1,10 +1,11 @@
 //! What an inventory has, and which of it is served. Reads no kubeconfig, and sends no request to
 //! worker clusters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
@@ -74,10 +75,6 @@ pub async fn of_rule(
 ) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(source).await?;
     let served = tenants::list(source, selection).await?;
-    let mut considered: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in &served {
-        *considered.entry(&row.tenant).or_default() += 1;
-    }
     let served: BTreeMap<_, _> = served
         .iter()
         .map(|row| ((row.tenant.as_str(), row.name.as_str()), row))
@@ -87,15 +84,16 @@ pub async fn of_rule(
     for secrets in names_of_secrets(&management.client, selection) {
         let listed = secrets.list_metadata(&selected_by(rule)).await;
         let listed = listed.context("cannot list the names of Secrets")?;
+        let youngest = youngest_considered(&listed.items, &inventory);
         rows.extend(listed.items.into_iter().filter_map(|secret| {
             let tenant = secret.namespace()?;
             let cluster = rule.cluster(&secret.name_any())?.to_owned();
             let name = secret.name_any();
             let (state, message) = if inventory.has(&name, secret.labels().keys()) {
                 let served = served.get(&(tenant.as_str(), cluster.as_str())).copied();
-                let considered = considered.get(tenant.as_str()).copied().unwrap_or_default();
+                let youngest = youngest.get(&tenant);
                 match served {
-                    None if considered >= CONSIDERED_MAX => too_many(),
+                    None if youngest.is_some_and(|it| *it < age(&secret)) => too_many(),
                     served => state(served, &rule.name),
                 }
             } else {
@@ -171,6 +169,31 @@ fn state(served: Option<&tenants::Row>, inventory: &str) -> (String, String) {
         return ("Waiting".to_owned(), message);
     };
     (served.state.clone(), served.message.clone())
+}
+
+/// Orders registrations by age, as the manager does.
+fn age(secret: &impl ResourceExt) -> (Option<Timestamp>, Option<String>) {
+    (secret.creation_timestamp().map(|it| it.0), secret.uid())
+}
+
+/// Returns the age of the youngest registration that is considered, for each namespace that has as
+/// many.
+fn youngest_considered<K: ResourceExt>(
+    secrets: &[K],
+    inventory: &Inventory,
+) -> BTreeMap<String, (Option<Timestamp>, Option<String>)> {
+    let mut ages: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
+    for secret in secrets {
+        if inventory.has(&secret.name_any(), secret.labels().keys()) {
+            let namespace = secret.namespace().unwrap_or_default();
+            ages.entry(namespace).or_default().insert(age(secret));
+        }
+    }
+    let youngest = ages.into_iter().filter_map(|(namespace, ages)| {
+        let youngest = ages.into_iter().nth(CONSIDERED_MAX - 1)?;
+        Some((namespace, youngest))
+    });
+    youngest.collect()
 }
 
 /// Returns the state and the message of a registration that is not considered.

@@ -131,7 +131,7 @@ pub async fn ensure_fetcher(
     .await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let found = ensure(&secrets, token()).await?;
-    if is_stale(&found.metadata, &fetcher.metadata) || stays_empty(&found) {
+    if does_not_work(&found, &fetcher.metadata) {
         tracing::warn!(%registration, "the fetcher's token does not work, and is created again");
         let deleted = removal::delete(&secrets, &found.metadata).await;
         deleted.map_err(|source| PrerequisiteError::Call {
@@ -159,12 +159,18 @@ pub async fn plan(client: &Client) -> Result<Vec<String>, PrerequisiteError> {
         writes.push(format!("claim Namespace {CLOUD_INIT_SETTINGS}"));
     }
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
-    if read(&accounts, FETCHER).await?.is_none() {
+    let fetcher = read(&accounts, FETCHER).await?;
+    if fetcher.is_none() {
         writes.push(format!("create ServiceAccount {FETCHER}"));
     }
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
-    if read(&secrets, FETCHER_TOKEN).await?.is_none() {
-        writes.push(format!("create Secret {FETCHER_TOKEN}"));
+    let fetcher = fetcher.unwrap_or_default().metadata;
+    match read(&secrets, FETCHER_TOKEN).await? {
+        None => writes.push(format!("create Secret {FETCHER_TOKEN}")),
+        Some(found) if does_not_work(&found, &fetcher) => {
+            writes.push(format!("recreate Secret {FETCHER_TOKEN}"));
+        }
+        Some(_) => {}
     }
     writes.extend(plan_fetcher(client).await?);
     Ok(writes)
@@ -194,6 +200,11 @@ fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
         .as_ref()
         .and_then(|annotations| annotations.get("kubernetes.io/service-account.uid"));
     of.is_some_and(|of| fetcher.uid.as_ref() != Some(of))
+}
+
+/// Returns true if a token must be created again.
+fn does_not_work(token: &Secret, fetcher: &ObjectMeta) -> bool {
+    is_stale(&token.metadata, fetcher) || stays_empty(token)
 }
 
 /// Returns true if a Secret has no token and will not get one from the token controller.

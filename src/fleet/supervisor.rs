@@ -35,8 +35,8 @@ pub(super) struct Supervisor {
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     serving: HashMap<Id, Serving>,
-    /// The registrations whose task has not ended, and what cancels it. Each has at most one task.
-    here: HashMap<RegistrationId, CancellationToken>,
+    /// The tasks by registration. Each has at most one that has not ended.
+    here: HashMap<RegistrationId, Id>,
     /// The shard that the running tasks follow.
     placed: Shard,
     /// The tenants that may be the cause of crashes.
@@ -164,8 +164,9 @@ impl Supervisor {
     /// Serves a registration that is considered from now on, and ends the task of one that is not
     /// any more. One whose last task has not ended is served when that ends.
     fn follow(&mut self, moves: Moves) {
-        if let Some(left_out) = moves.ends.and_then(|id| self.here.get(&id)) {
-            left_out.cancel();
+        let left_out = moves.ends.and_then(|id| self.here.get(&id));
+        if let Some(serving) = left_out.and_then(|task| self.serving.get(task)) {
+            serving.cancel.cancel();
         }
         if let Some(registered) = moves.begins {
             // Tenants of other replicas count in rollouts, too.
@@ -280,7 +281,7 @@ impl Supervisor {
             Box::pin(task).await;
         };
         let id = self.tasks.spawn(task).id();
-        self.here.insert(registered.id.clone(), cancel.clone());
+        self.here.insert(registered.id.clone(), id);
         let serving = Serving {
             registered,
             cancel,

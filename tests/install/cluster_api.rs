@@ -37,38 +37,24 @@ async fn a_cluster_is_served_with_the_commands_of_the_pages_about_other_secrets_
         assert!(looked.contains(text), "{text}: {looked}");
     }
     let process = start(&management, &["--inventory=label,cluster-api"]).await;
-    is_served(&management, (NAMESPACE, "prod")).await;
+    // It is there soon, and kubectl waits for more only if it is.
+    for wanted in ["--for=create", SERVED] {
+        wait_for(&management, (NAMESPACE, "prod"), wanted).await;
+    }
     // Its program deletes the Secret, and what follows is for the next page.
-    let purged = "{\"spec\":{\"onRemoval\":\"Purge\"}}";
+    let purge = "{\"spec\":{\"onRemoval\":\"Purge\"}}";
     let patch = ["patch", "workercluster", "prod", "-n", NAMESPACE];
-    kubectl(
-        &management,
-        &[&patch[..], &["--type=merge", "-p", purged]].concat(),
-    )
-    .await;
-    kubectl(
-        &management,
-        &["delete", "secret", "prod-kubeconfig", "-n", NAMESPACE],
-    )
-    .await;
-    kubectl(
-        &management,
-        &[
-            "wait",
-            "--for=delete",
-            "--timeout=120s",
-            "workercluster/prod",
-            "-n",
-            NAMESPACE,
-        ],
-    )
-    .await;
+    let patch = [&patch[..], &["--type=merge", "-p", purge]].concat();
+    kubectl(&management, &patch).await;
+    let secret = ["delete", "secret", "prod-kubeconfig", "-n", NAMESPACE];
+    kubectl(&management, &secret).await;
+    wait_for(&management, (NAMESPACE, "prod"), "--for=delete").await;
 
     let kubeconfig = management.folder().join("berlin-admin.kubeconfig");
     std::fs::write(&kubeconfig, worker.admin_kubeconfig()).expect("the folder is ours");
     let added = page::run(&management, "credentials.md", "## A token that expires").await;
     assert!(added.contains("ready: tenant-berlin/berlin"), "{added}");
-    is_served(&management, (TENANT, "berlin")).await;
+    wait_for(&management, (TENANT, "berlin"), SERVED).await;
     let credentials = ["get", "workercluster", "berlin", "-n", TENANT, "-o"];
     let credentials = [&credentials[..], &["jsonpath={.spec.credentials}"]].concat();
     assert_eq!(kubectl(&management, &credentials).await, "Renewed");
@@ -85,29 +71,4 @@ async fn has_its_secret(management: &ControlPlane, worker: &ControlPlane) {
     });
     let applied = management.apply_yaml(&secret.to_string()).await;
     applied.expect("it is applied");
-}
-
-async fn is_served(management: &ControlPlane, (namespace, name): (&str, &str)) {
-    // The WorkerCluster is there soon, and kubectl waits only for what is there.
-    let created = [
-        "wait",
-        "--for=create",
-        "--timeout=120s",
-        "-n",
-        namespace,
-        "workercluster",
-        name,
-    ];
-    kubectl(management, &created).await;
-    let served = "--for=jsonpath={.status.served}=1/1";
-    let wait = [
-        "wait",
-        served,
-        "--timeout=120s",
-        "-n",
-        namespace,
-        "workercluster",
-        name,
-    ];
-    kubectl(management, &wait).await;
 }

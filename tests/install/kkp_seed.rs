@@ -1,37 +1,17 @@
 //! The overlay for a KKP seed, and the commands of its page.
 
-use kube::{
-    ResourceExt as _,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
-};
+#[path = "../kkp/clusters.rs"]
+mod clusters;
+
+use osm::api::names::PROFILE;
 use tokio::task::JoinSet;
 
 use super::*;
 
 const PAGE: &str = "kkp.md";
 /// The user cluster of the page.
-const NAMESPACE: &str = "cluster-abc123";
 const NAME: &str = "abc123";
-/// How often the test looks at what an operator has changed, as KKP does.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// KKP's definition, without its schema.
-const CLUSTERS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.kubermatic.k8c.io}
-spec:
-  group: kubermatic.k8c.io
-  scope: Cluster
-  names: {kind: Cluster, listKind: ClusterList, plural: clusters, singular: cluster}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-";
-
+const NAMESPACE: &str = "cluster-abc123";
 /// What KKP keeps for a user cluster, besides its kubeconfig.
 const USER_CLUSTER: &str = "
 apiVersion: v1
@@ -73,7 +53,7 @@ async fn a_seed_is_served_and_given_back_with_the_commands_of_its_page() {
     let again = "0 user clusters handed over";
     assert!(handed_over.contains(again), "{handed_over}");
     has_machines(&user).await;
-    is_served(&seed, NAMESPACE).await;
+    wait_for(&seed, (NAMESPACE, NAME), SERVED).await;
     let shown = ["-n", NAMESPACE, "get", "workercluster", NAME];
     let shown = kubectl(&seed, &shown).await;
     assert!(shown.contains("True"), "{shown}");
@@ -83,11 +63,11 @@ async fn a_seed_is_served_and_given_back_with_the_commands_of_its_page() {
         given_back.contains("1 user cluster given back"),
         "{given_back}"
     );
-    says(&seed, NAMESPACE, "RegistrationRemoved").await;
+    says(&seed, "RegistrationRemoved").await;
     let commands = page::blocks(PAGE, "## Hand clusters over");
     let by_hand = commands.last().expect("the page has it");
     page::run_commands(&seed, by_hand).await;
-    says(&seed, NAMESPACE, "Accepted").await;
+    says(&seed, "Accepted").await;
     drop(process);
 
     let everywhere = manifests("rbac/management-all-namespaces.yaml");
@@ -130,113 +110,45 @@ async fn has_the_user_cluster(seed: &ControlPlane, user: &ControlPlane) -> JoinS
         "metadata": { "name": "operatingsystemmanager-kubeconfig", "namespace": NAMESPACE },
         "stringData": { "kubeconfig": kubeconfig },
     });
-    for yaml in [CLUSTERS, USER_CLUSTER, &secret.to_string()] {
+    for yaml in [clusters::DEFINITION, USER_CLUSTER, &secret.to_string()] {
         seed.apply_yaml(yaml).await.expect("it is applied");
     }
     let established = ["wait", "--for=condition=Established", "crd", "--all"];
     kubectl(seed, &established).await;
-    let cluster = json!({
-        "apiVersion": "kubermatic.k8c.io/v1", "kind": "Cluster", "metadata": { "name": NAME },
-        "spec": {},
-    });
-    seed.apply_yaml(&cluster.to_string())
-        .await
-        .expect("it is applied");
     let client = seed.client().await.expect("a client");
+    let (all, made) = (clusters::clusters(&client), clusters::cluster(NAME, None));
+    let made = all.create(&PostParams::default(), &made).await;
+    made.expect("KKP has it");
     let mut kkp = JoinSet::new();
-    kkp.spawn(scale(client));
+    kkp.spawn(clusters::follow(client));
     kkp
-}
-
-/// Scales each Deployment as its Cluster says, which is one replica if it says nothing.
-async fn scale(client: kube::Client) {
-    let kind = GroupVersionKind::gvk("kubermatic.k8c.io", "v1", "Cluster");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
-    let clusters: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-    let field = "/spec/componentsOverride/operatingSystemManager/replicas";
-    loop {
-        let cluster = clusters.get(NAME).await;
-        if let Ok(cluster) = cluster {
-            let replicas = cluster.data.pointer(field).and_then(Value::as_i64);
-            let namespace = format!("cluster-{}", cluster.name_any());
-            let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
-            let scaled = json!({ "spec": { "replicas": replicas.unwrap_or(1) } });
-            let scaled = Patch::Merge(scaled);
-            let parameters = PatchParams::default();
-            let patched = deployments.patch(MANAGER, &parameters, &scaled).await;
-            patched.expect("it is there");
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
 }
 
 /// A machine deployment with the annotation that KKP's webhook sets.
 async fn has_machines(user: &ControlPlane) {
     let file = example("tenant-berlin/worker.yaml");
     kubectl(user, &["apply", "-f", &file]).await;
-    let profile = "k8c.io/operating-system-profile=osp-ubuntu";
-    let annotate = ["annotate", "-f", &file, profile];
-    kubectl(user, &annotate).await;
+    let profile = format!("{PROFILE}=osp-ubuntu");
+    kubectl(user, &["annotate", "-f", &file, &profile]).await;
 }
 
 /// Waits until the condition `Registered` has a reason.
-async fn says(management: &ControlPlane, namespace: &str, reason: &str) {
-    let reason =
-        format!("--for=jsonpath={{.status.conditions[?(@.type==\"Registered\")].reason}}={reason}");
-    let wait = [
-        "wait",
-        "workercluster",
-        "--all",
-        "-n",
-        namespace,
-        "--timeout=120s",
-    ];
-    kubectl(management, &[&wait[..], &[&reason]].concat()).await;
+async fn says(seed: &ControlPlane, reason: &str) {
+    let of_registered = "{.status.conditions[?(@.type==\"Registered\")].reason}";
+    let wanted = format!("--for=jsonpath={of_registered}={reason}");
+    wait_for(seed, (NAMESPACE, NAME), &wanted).await;
 }
 
-async fn is_served(management: &ControlPlane, namespace: &str) {
-    let served = "--for=jsonpath={.status.served}=1/1";
-    let wait = [
-        "wait",
-        "workercluster",
-        "--all",
-        "-n",
-        namespace,
-        "--timeout=120s",
-    ];
-    kubectl(management, &[&wait[..], &[served]].concat()).await;
-}
-
-/// What KKP changes is not followed any more, and the cluster is served.
+/// What the operator sets is served: a manager without the registration would not see it.
 async fn is_the_operators(seed: &ControlPlane) {
-    says(seed, NAMESPACE, "Accepted").await;
-    let paused = ["-n", NAMESPACE, "patch", "workercluster", NAME];
-    let paused = [
-        &paused[..],
-        &[
-            "--type=merge",
-            "-p",
-            "{\"spec\":{\"pauseImage\":\"ours/pause\"}}",
-        ],
-    ];
-    kubectl(seed, &paused.concat()).await;
-    let ready = [
-        "wait",
-        "workercluster",
-        NAME,
-        "-n",
-        NAMESPACE,
-        "--timeout=120s",
-    ];
-    kubectl(seed, &[&ready[..], &["--for=condition=Ready"]].concat()).await;
-    let spec = [
-        "-n",
-        NAMESPACE,
-        "get",
-        "workercluster",
-        NAME,
-        "-o",
-        "jsonpath={.spec.pauseImage}",
-    ];
-    assert_eq!(kubectl(seed, &spec).await, "ours/pause");
+    let set = "{\"spec\":{\"pauseImage\":\"ours/pause\"}}";
+    let own = ["workercluster", NAME, "-n", NAMESPACE];
+    let patch = [&["patch"], &own[..], &["--type=merge", "-p", set]];
+    kubectl(seed, &patch.concat()).await;
+    let generation = [&["get"], &own[..], &["-o=jsonpath={.metadata.generation}"]];
+    let generation = kubectl(seed, &generation.concat()).await;
+    let observed = format!("--for=jsonpath={{.status.observedGeneration}}={generation}");
+    wait_for(seed, (NAMESPACE, NAME), &observed).await;
+    let image = [&["get"], &own[..], &["-o=jsonpath={.spec.pauseImage}"]];
+    assert_eq!(kubectl(seed, &image.concat()).await, "ours/pause");
 }

@@ -31,6 +31,8 @@ use crate::load::{
     stage::Stage,
 };
 
+/// What the attackers' namespaces begin with: those of KKP's user clusters do, too.
+const ATTACKER: &str = "cluster-attacker-";
 /// What the manager may do in a seed of KKP.
 const KKP_RIGHTS: &str = include_str!("../../../../manifests/rbac/kkp-seed/management.yaml");
 /// What a replica and its render workers may take together, in MiB.
@@ -63,7 +65,7 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
     let only = stage.params.attack.clone();
     let is_wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     for attack in ATTACKS.iter().filter(|it| is_wanted(it.name)) {
-        let attacker = Worker::of(format!("attacker-{}", attack.name), 1).await?;
+        let attacker = Worker::of(format!("{ATTACKER}{}", attack.name), 1).await?;
         stage.fleet.give_namespace(&attacker)?;
         attack.begin(stage, &attacker)?;
         stage.fleet.register(&attacker).await?;

@@ -28,8 +28,6 @@ const REGISTRATION_BYTES: usize = 1_000_000;
 /// Secrets of Cluster API's type in one namespace, each with a kubeconfig of this size.
 const FOUND: usize = 10_000;
 const FOUND_BYTES: usize = 10_000;
-/// A namespace that a seed of KKP could have.
-const USER_CLUSTER: &str = "cluster-hostile";
 /// Overlays that each resolve to a profile as large as their base.
 const OVERLAYS: usize = 199;
 const BASE_BYTES: usize = 900_000;
@@ -311,26 +309,23 @@ pub(super) const ATTACKS: &[Attack] = &[
                 }))?;
             }
             // Its name is that of a WorkerCluster of another Secret.
-            let (kind, namespace) = ("WorkerCluster", &attacker.tenant);
-            stage.fleet.management.put(json!({
-                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": kind,
-                "metadata": { "name": "hostile-1", "namespace": namespace },
-                "spec": { "kubeconfigSecretRef": { "name": found(0) } },
-            }))
+            own_worker_cluster(stage, attacker, &found(0))
         })
     },
     Attack {
-        end: |stage, _| {
+        end: |stage, attacker| {
             for (kind, name) in [
                 ("deployments.apps", "operating-system-manager"),
                 ("secrets", "operatingsystemmanager-kubeconfig"),
             ] {
-                let gone = object(kind, USER_CLUSTER, name);
+                let gone = object(kind, &attacker.tenant, name);
                 stage.fleet.management.cluster.delete_raw(gone);
             }
             Ok(())
         },
-        ..Attack::by("user-cluster", "", |stage, _| {
+        ..Attack::by("user-cluster", "no command is run", |stage, attacker| {
+            // What it was served with before its command line was changed.
+            own_worker_cluster(stage, attacker, "operatingsystemmanager-kubeconfig")?;
             let labels = json!({ "app": "operating-system-manager" });
             let arguments = [
                 "-a-flag-of-tomorrow",
@@ -343,7 +338,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             });
             stage.fleet.management.put(json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": { "name": "operating-system-manager", "namespace": USER_CLUSTER },
+                "metadata": { "name": "operating-system-manager", "namespace": attacker.tenant },
                 "spec": {
                     "replicas": 0, "selector": { "matchLabels": labels },
                     "template": {
@@ -355,7 +350,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             stage.fleet.management.put(json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                 "metadata": {
-                    "name": "operatingsystemmanager-kubeconfig", "namespace": USER_CLUSTER,
+                    "name": "operatingsystemmanager-kubeconfig", "namespace": attacker.tenant,
                 },
                 "data": { "kubeconfig": STANDARD.encode(kubeconfig.to_string()) },
             }))
@@ -382,6 +377,16 @@ const TEMPLATES: [&str; 3] = [
 /// Returns the name of a Secret that the inventory of Cluster API finds.
 fn found(index: usize) -> String {
     format!("hostile-{index}-kubeconfig")
+}
+
+/// Creates a WorkerCluster that refers to a Secret.
+fn own_worker_cluster(stage: &Stage, attacker: &Worker, secret: &str) -> anyhow::Result<()> {
+    let (kind, namespace) = ("WorkerCluster", &attacker.tenant);
+    stage.fleet.management.put(json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": kind,
+        "metadata": { "name": "hostile-1", "namespace": namespace },
+        "spec": { "kubeconfigSecretRef": { "name": secret } },
+    }))
 }
 
 /// Returns large kubeconfigs whose credentials come from a program, or from files.
