@@ -295,6 +295,7 @@ fn named(name: &str) -> ObjectMeta {
 mod tests {
     use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
     use crate::api::worker_cluster::MESSAGE_CHARACTERS_MAX;
@@ -313,6 +314,35 @@ mod tests {
         assert!(shown.contains("): RBAC: no role"), "{shown}");
         let shown = excerpt(&denied(&"not found, ".repeat(200)), MESSAGE_CHARACTERS_MAX);
         assert!(shown.contains(GRANT), "{shown}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_names_what_engaging_would_write_and_nothing_that_is_there() {
+        let cluster = Cluster::default();
+        let client = cluster.client();
+        let registration = RegistrationId::new("berlin", "berlin");
+        let all = [
+            "create Namespace cloud-init-settings",
+            "claim Namespace cloud-init-settings",
+            "create ServiceAccount cloud-init-getter",
+            "create Secret cloud-init-getter-token",
+            "create Role cloud-init-getter",
+            "create RoleBinding cloud-init-getter",
+        ];
+        assert_eq!(plan(&client).await.unwrap(), all);
+        ensure_namespace(&client).await.unwrap();
+        ensure_fetcher(&registration, &client).await.unwrap();
+        keep_fetcher(&registration, &client).await.unwrap();
+        assert_eq!(plan(&client).await.unwrap(), all[1..2]);
+        // No token controller fills it.
+        let empty = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": FETCHER_TOKEN, "namespace": CLOUD_INIT_SETTINGS },
+        });
+        assert!(cluster.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, FETCHER_TOKEN)));
+        cluster.put_raw(empty).unwrap();
+        let recreated = [all[1], "recreate Secret cloud-init-getter-token"];
+        assert_eq!(plan(&client).await.unwrap(), recreated);
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use crate::client::{
 use crate::fleet::{
     discovery::{Gone, KubeconfigText, Registration, Settings},
     index::visits,
-    registry::Registry,
+    registry::{CONSIDERED_MAX, Registry},
     sharding::{Holder, View, precautions::Precautions},
     supervisor::*,
 };
@@ -185,4 +185,41 @@ async fn what_happens_to_each_registration_visits_no_other() {
         supervisor.serving.len()
     );
     assert_visits_of_each(2);
+}
+
+/// The ten thousand of one namespace, each older than the one before.
+fn of_one_namespace(index: usize) -> Registration {
+    let age = i64::try_from(REGISTRATIONS - index).unwrap();
+    Registration {
+        id: RegistrationId::new("tenant", &format!("kubeconfig-{index}")),
+        created: Timestamp::from_second(age).unwrap(),
+        ..a_registration(index)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_namespace_few_have_a_task_and_one_that_comes_back_waits_for_its_last() {
+    let (mut supervisor, _grants, _let_go_of) = a_supervisor();
+    for index in 0..REGISTRATIONS {
+        let registration = Box::new(of_one_namespace(index));
+        discovered(&mut supervisor, Discovered::Present(registration));
+    }
+    let tasks = |supervisor: &Supervisor| {
+        let tasks = supervisor.serving.values();
+        tasks.filter(|it| !it.cancel.is_cancelled()).count()
+    };
+    assert_eq!(tasks(&supervisor), CONSIDERED_MAX);
+
+    // The last that was left out is the next, but its task has not ended.
+    let next = of_one_namespace(REGISTRATIONS - CONSIDERED_MAX - 1).id;
+    let before = supervisor.here.get(&next).copied().unwrap();
+    let gone = Gone::new(&Inventory::Label, of_one_namespace(REGISTRATIONS - 1).id);
+    discovered(&mut supervisor, Discovered::Gone(gone));
+    assert!(supervisor.shared.registry.get(&next).is_some());
+    assert_eq!(supervisor.here.get(&next), Some(&before));
+    supervisor.ended(Ok(before));
+    let now = supervisor.here.get(&next).copied().unwrap();
+    assert_ne!(now, before);
+    let serving = supervisor.serving.get(&now).unwrap();
+    assert!(!serving.cancel.is_cancelled());
 }
