@@ -27,7 +27,9 @@ use self::{
     update_status::{Tried, update_status},
 };
 use super::{
-    context::Context, queue::queue_latency::Progress, state::foreign_writes::ForeignWrite,
+    context::Context,
+    queue::{backoff::Retry, queue_latency::Progress},
+    state::foreign_writes::ForeignWrite,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -62,6 +64,11 @@ pub async fn reconcile(
     machine_deployment: Arc<MachineDeployment>,
     context: Arc<Context>,
 ) -> Result<Action, std::convert::Infallible> {
+    let reference = ObjectRef::from_obj(&*machine_deployment);
+    let retry = context.backoff.retry(&reference, &machine_deployment);
+    let Some(at_work) = context.resync.begin(&reference, retry) else {
+        return Ok(Action::await_change());
+    };
     let span = tracing::info_span!(
         parent: None,
         "reconcile",
@@ -82,10 +89,8 @@ pub async fn reconcile(
     );
     let cause = machine_deployment.annotations().get(TRACEPARENT);
     traces::link(&span, cause.map(String::as_str));
-    let reference = ObjectRef::from_obj(&*machine_deployment);
     let queue_latency = &context.queue_latency;
     let action = async {
-        let at_work = context.resync.begin(&reference);
         let queue = queue_latency.begin(&reference, &context.engagement.shared.metrics);
         let begun = Instant::now();
         let mut profile = None;
@@ -108,28 +113,41 @@ pub async fn reconcile(
         report_foreign_write(&context, &outcome);
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
         context.machines.observed(&reference, machines);
-        match outcome {
-            Ok(served) => {
-                context.backoff.reset(&reference);
-                served.next.map_or_else(Action::await_change, |after| {
-                    queue_latency.later(&reference, Trigger::Time, after)
-                })
-            }
-            Err(Error::Invalid(_)) => Action::await_change(),
-            Err(Error::Waiting { until, .. }) => {
-                queue_latency.later(&reference, Trigger::Retry, until)
-            }
-            Err(Error::HeldBack) => {
-                context.held_back.add(reference);
-                Action::await_change()
-            }
-            Err(_) => {
-                let after = context.backoff.failed(&machine_deployment);
-                queue_latency.later(&reference, Trigger::Retry, after)
-            }
-        }
+        next(&context, &machine_deployment, outcome)
     };
     Ok(action.instrument(span).await)
+}
+
+/// Returns when the machine deployment is reconciled again, if nothing changes.
+fn next(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+    outcome: Result<Served, Error>,
+) -> Action {
+    let retry = match progress(&outcome) {
+        Progress::Excluded => Retry::InTurn,
+        _ => Retry::WhenDue,
+    };
+    let reference = ObjectRef::from_obj(machine_deployment);
+    let queue_latency = &context.queue_latency;
+    match outcome {
+        Ok(served) => {
+            context.backoff.reset(&reference);
+            served.next.map_or_else(Action::await_change, |after| {
+                queue_latency.later(&reference, Trigger::Time, after)
+            })
+        }
+        Err(Error::Invalid(_)) => Action::await_change(),
+        Err(Error::Waiting { until, .. }) => queue_latency.later(&reference, Trigger::Retry, until),
+        Err(Error::HeldBack) => {
+            context.held_back.add(reference);
+            Action::await_change()
+        }
+        Err(_) => {
+            let after = context.backoff.failed(machine_deployment, retry);
+            queue_latency.later(&reference, Trigger::Retry, after)
+        }
+    }
 }
 
 /// Returns what an outcome means for the time until the machine deployment is served.

@@ -1,9 +1,11 @@
 //! What all tenants share is short, and one of them asks for a hundred times as much as each of
-//! the others: those hardly notice.
+//! the others: those hardly notice. Nor does the rest of a tenant wait for its renders that are
+//! stopped.
 
-use std::time::Duration;
+use std::{os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
 use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use osm::render_worker::{DEADLINE, Pool, Renderer};
 use tokio::time::Instant;
 
 use crate::{
@@ -111,4 +113,30 @@ async fn a_hundredfold_load_leaves_the_p99_of_others_where_the_shared_budget_is_
     let beside = p99(&latencies(LOAD).await);
     assert!(alone > Duration::from_millis(100), "it is not short");
     assert!(beside <= alone.mul_f64(1.25), "{beside:?}, {alone:?} alone");
+}
+
+/// A worker that never answers is stopped at the deadline of a render, and one renders at a time
+/// for a tenant with such renders. Retries would take all turns from those that come after them.
+#[tokio::test(start_paused = true)]
+async fn every_machine_deployment_is_tried_before_stopped_renders_are_tried_again() {
+    const COUNT: u32 = 40;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("never-answers");
+    std::fs::write(&program, "#!/bin/sh\nexec /bin/sleep 600\n").expect("the folder is ours");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("the file is ours");
+    let mut world = World::with_berlin();
+    world.renderer = Renderer::Workers(Arc::new(Pool::new(program)));
+    for index in 0..COUNT {
+        world.deploy("berlin", &format!("workers-{index}"));
+    }
+    let process = world.start();
+    let engaging = Duration::from_secs(5);
+    tokio::time::sleep(COUNT * DEADLINE + engaging).await;
+    let condition = world.condition("berlin", "MachineDeploymentsServed");
+    let message = condition["message"].as_str().unwrap_or_default();
+    let expected = format!("{COUNT} not served");
+    assert!(message.starts_with(&expected), "{condition}");
+    assert!(message.contains("took longer than 2 s"), "{condition}");
+    process.kill().await;
 }

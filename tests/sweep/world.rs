@@ -58,6 +58,8 @@ pub struct World {
     pub settings: Settings,
     /// How far the clocks of later managers are ahead of the clusters'.
     pub ahead: SignedDuration,
+    /// Where the profiles of tenants are rendered.
+    pub renderer: Renderer,
     begun: Instant,
 }
 
@@ -91,6 +93,7 @@ impl World {
             // A Lease that outlasts the quiet: what keeps it is not what these tests look at.
             settings: settings(&["--lease-duration", "1h"]),
             ahead: SignedDuration::ZERO,
+            renderer: Renderer::InProcess,
             begun: Instant::now(),
         }
     }
@@ -223,7 +226,7 @@ impl World {
             admin: None,
             lifeline: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
-            renderer: Renderer::InProcess,
+            renderer: self.renderer.clone(),
             memory: Arc::new(Memory::unlimited()),
         };
         let cancel = CancellationToken::new();

@@ -3,7 +3,7 @@
 //!
 //! Each of them waits here once. Only a few at a time enter the controller's queue, so that a
 //! change finds a free slot of its tenant. A machine deployment that is reconciled meanwhile needs
-//! no resync.
+//! no resync. Retries that take their turn wait here, too.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,6 +15,7 @@ use kube::runtime::reflector::ObjectRef;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use super::backoff::Retry;
 use crate::api::machine_deployment::MachineDeployment;
 use crate::client::{permits::Priority, tenant_status::TenantStatus};
 use crate::tenant::policy::TenantPolicy;
@@ -106,21 +107,28 @@ impl ResyncQueue {
     }
 
     /// Begins a reconcile, which lasts until the guard is dropped. A resync has low priority.
-    pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
+    /// Returns `None` if it is a retry that has to wait here first.
+    pub fn begin(self: &Arc<Self>, reference: &Reference, retry: Retry) -> Option<AtWork> {
         let mut state = self.state.lock();
+        let is_let_in = state.let_in.remove(reference);
+        if retry == Retry::InTurn && !is_let_in {
+            drop(state);
+            self.add([reference.clone()]);
+            return None;
+        }
         state.forget(reference);
         state.under_way += 1;
-        let priority = if state.let_in.remove(reference) {
+        let priority = if is_let_in {
             state.at_work += 1;
             Priority::Low
         } else {
             Priority::High
         };
         self.publish(state);
-        AtWork {
+        Some(AtWork {
             resync: Arc::clone(self),
             priority,
-        }
+        })
     }
 
     fn let_one_in(&self) -> Option<Reference> {
@@ -210,12 +218,17 @@ mod tests {
             .collect()
     }
 
+    fn begin(resyncs: &Arc<ResyncQueue>, name: &str) -> AtWork {
+        let at_work = resyncs.begin(&reference(name), Retry::WhenDue);
+        at_work.expect("it does not wait")
+    }
+
     #[test]
     fn resyncs_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
         let resyncs = Arc::new(ResyncQueue::new(&a_policy(4), Arc::default()));
         resyncs.add(["a", "b", "c", "d", "e"].map(reference));
         assert_eq!(names(&resyncs), ["a", "b", "c"]);
-        let at_work = resyncs.begin(&reference("b"));
+        let at_work = begin(&resyncs, "b");
         assert_eq!(at_work.priority(), Priority::Low);
         assert_eq!(names(&resyncs), [""; 0]);
         drop(at_work);
@@ -241,18 +254,33 @@ mod tests {
         // A change removes one that waits, and frees the room of one that was let in.
         resyncs.changed(&reference("b"));
         resyncs.changed(&reference("a"));
-        assert_eq!(resyncs.begin(&reference("a")).priority(), Priority::High);
+        assert_eq!(begin(&resyncs, "a").priority(), Priority::High);
         assert_eq!(names(&resyncs), ["c"]);
         // A reconcile for another reason replaces the resync.
-        drop(resyncs.begin(&reference("c")));
+        drop(begin(&resyncs, "c"));
         resyncs.add([reference("d")]);
-        assert_eq!(resyncs.begin(&reference("d")).priority(), Priority::High);
+        assert_eq!(begin(&resyncs, "d").priority(), Priority::High);
         assert_eq!(names(&resyncs), [""; 0]);
         // A change while work is under way is followed by a resync.
-        let at_work = resyncs.begin(&reference("e"));
+        let at_work = begin(&resyncs, "e");
         resyncs.add([reference("e")]);
         drop(at_work);
         assert_eq!(names(&resyncs), ["e"]);
+    }
+
+    #[test]
+    fn a_retry_in_turn_comes_after_those_that_wait_already() {
+        let resyncs = Arc::new(ResyncQueue::new(&a_policy(2), Arc::default()));
+        let retry = |name| resyncs.begin(&reference(name), Retry::InTurn);
+        resyncs.add(["a", "b"].map(reference));
+        assert!(retry("c").is_none());
+        // This one waits already, and keeps its place.
+        assert!(retry("b").is_none());
+        for next in ["a", "b", "c"] {
+            assert_eq!(names(&resyncs), [next]);
+            assert_eq!(retry(next).unwrap().priority(), Priority::Low);
+        }
+        assert_eq!(names(&resyncs), [""; 0]);
     }
 
     #[test]
@@ -266,8 +294,8 @@ mod tests {
         resyncs.add(["a", "b", "c"].map(reference));
         assert_eq!(names(&resyncs), ["a"]);
         assert_eq!(queue_lengths(), (3, 0));
-        let resync = resyncs.begin(&reference("a"));
-        let fresh = resyncs.begin(&reference("d"));
+        let resync = begin(&resyncs, "a");
+        let fresh = begin(&resyncs, "d");
         assert_eq!(queue_lengths(), (2, 2));
         resyncs.changed(&reference("b"));
         drop(fresh);
@@ -284,7 +312,7 @@ mod tests {
         assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));
         let mut next = stream.next();
         assert!(futures::poll!(&mut next).is_pending());
-        drop(resyncs.begin(&reference("a")));
+        drop(begin(&resyncs, "a"));
         assert_eq!(next.await.map(|next| next.name), Some("b".into()));
     }
 }
