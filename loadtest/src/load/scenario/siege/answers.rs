@@ -16,8 +16,10 @@ pub(super) const MACHINE_DEPLOYMENTS: &str = "machinedeployments";
 pub(super) const SECRETS: &str = "secrets";
 const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
-/// What a long annotation takes.
+/// What a long annotation of a Secret takes.
 const ANNOTATION_BYTES: usize = 8 << 10;
+/// What makes an event long: a busy machine sends few events a second.
+const EVENT_BYTES: usize = 64 << 10;
 
 pub(super) fn on_list(attacker: &Worker, chunks: Chunks) {
     let lists = Matcher::on(&[Verb::List], MACHINE_DEPLOYMENTS);
@@ -99,10 +101,9 @@ pub(super) fn managed_fields() -> anyhow::Result<Chunks> {
 /// A watch that sends a machine deployment that changes without end.
 pub(super) fn endless_events() -> anyhow::Result<Chunks> {
     let one = template()?.replace(&format!("-{NUMBER}"), "-0");
-    // A busy machine sends few events a second: they are long.
     let long = format!(
         "\"annotations\":{{\"long\":\"{}\",",
-        "a".repeat(ANNOTATION_BYTES)
+        "a".repeat(EVENT_BYTES)
     );
     Ok(endless(&one.replacen("\"annotations\":{", &long, 1)))
 }
