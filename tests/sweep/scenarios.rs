@@ -73,7 +73,7 @@ impl Scenario {
     pub fn world(self) -> World {
         let mut world = World::with_berlin();
         if self != Self::Renewal {
-            world.settings = settings(&["--token-lifetime=24h"]);
+            world.settings = settings(&["--token-lifetime=24h", "--lease-duration=1h"]);
         }
         let mut machine_deployment = fixtures::a_machine_deployment("workers");
         if matches!(
