@@ -131,8 +131,9 @@ async fn every_machine_deployment_is_tried_before_stopped_renders_are_tried_agai
         world.deploy("berlin", &format!("workers-{index}"));
     }
     let process = world.start();
-    let engaging = Duration::from_secs(5);
-    tokio::time::sleep(COUNT * DEADLINE + engaging).await;
+    // The tenant is engaged before, and its status is written afterwards.
+    let rest = Duration::from_mins(1);
+    tokio::time::sleep(COUNT * DEADLINE + rest).await;
     let condition = world.condition("berlin", "MachineDeploymentsServed");
     let message = condition["message"].as_str().unwrap_or_default();
     let expected = format!("{COUNT} not served");
