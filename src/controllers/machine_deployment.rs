@@ -113,7 +113,7 @@ pub async fn reconcile(
         report_foreign_write(&context, &outcome);
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
         context.machines.observed(&reference, machines);
-        next(&context, &machine_deployment, outcome)
+        next(&context, (reference, &machine_deployment), outcome)
     };
     Ok(action.instrument(span).await)
 }
@@ -121,14 +121,9 @@ pub async fn reconcile(
 /// Returns when the machine deployment is reconciled again, if nothing changes.
 fn next(
     context: &Context,
-    machine_deployment: &MachineDeployment,
+    (reference, machine_deployment): (ObjectRef<MachineDeployment>, &MachineDeployment),
     outcome: Result<Served, Error>,
 ) -> Action {
-    let retry = match progress(&outcome) {
-        Progress::Excluded => Retry::InTurn,
-        _ => Retry::WhenDue,
-    };
-    let reference = ObjectRef::from_obj(machine_deployment);
     let queue_latency = &context.queue_latency;
     match outcome {
         Ok(served) => {
@@ -144,6 +139,10 @@ fn next(
             Action::await_change()
         }
         Err(_) => {
+            let retry = match progress(&outcome) {
+                Progress::Excluded => Retry::InTurn,
+                _ => Retry::WhenDue,
+            };
             let after = context.backoff.failed(machine_deployment, retry);
             queue_latency.later(&reference, Trigger::Retry, after)
         }

@@ -116,7 +116,7 @@ async fn a_hundredfold_load_leaves_the_p99_of_others_where_the_shared_budget_is_
 }
 
 /// A worker that never answers is stopped at the deadline of a render, and one renders at a time
-/// for a tenant with such renders. Retries would take all turns from those that come after them.
+/// for a tenant with such renders. Retries would keep it from those that come after them.
 #[tokio::test(start_paused = true)]
 async fn every_machine_deployment_is_tried_before_stopped_renders_are_tried_again() {
     const COUNT: u32 = 40;
