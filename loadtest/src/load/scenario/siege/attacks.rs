@@ -40,6 +40,10 @@ const LARGE_BYTES: usize = 1_200_000;
 const HALF_REQUESTS: usize = 500;
 const HALF_REQUEST_BYTES: usize = 380_000;
 
+/// When an inventory's Secrets were created: before the attacker's own registration. Of a
+/// namespace, the oldest is served, and of one second, any of them.
+const BEFORE: &str = "2026-01-01T00:00:00Z";
+
 /// More than the versions that an attacker makes up.
 const MADE_UP_REVISIONS: u64 = 1 << 40;
 
@@ -304,7 +308,10 @@ pub(super) const ATTACKS: &[Attack] = &[
             for (index, kubeconfig) in (0..FOUND).zip(kubeconfigs.iter().cycle()) {
                 stage.fleet.management.put(json!({
                     "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-                    "metadata": { "name": found(index), "namespace": attacker.tenant },
+                    "metadata": {
+                        "name": found(index), "namespace": attacker.tenant,
+                        "creationTimestamp": BEFORE,
+                    },
                     "data": { "value": kubeconfig },
                 }))?;
             }
@@ -351,6 +358,7 @@ pub(super) const ATTACKS: &[Attack] = &[
                 "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                 "metadata": {
                     "name": "operatingsystemmanager-kubeconfig", "namespace": attacker.tenant,
+                    "creationTimestamp": BEFORE,
                 },
                 "data": { "kubeconfig": STANDARD.encode(kubeconfig.to_string()) },
             }))
