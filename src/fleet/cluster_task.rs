@@ -6,7 +6,7 @@
 mod changes;
 mod give_back;
 
-use std::{borrow::Cow, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
 use k8s_openapi::api::core::v1::Secret;
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::changes::Served;
 use super::{
-    discovery::{KubeconfigText, Registration},
+    discovery::Registration,
     engage::{self, Attempt, EngageError, EngageLatency},
     engagement::{Engagement, Home, Reporting, Shared},
-    registry::{Ownership, RegisteredCluster},
+    registry::RegisteredCluster,
     tenant_limits, worker_clusters,
 };
 use crate::api::{
@@ -170,7 +170,7 @@ impl Task {
             let served = Served::new(&self.shared, &self.registered, &self.management);
             let serving = Box::pin(self.serve(&served, stop.clone())).fuse();
             tokio::pin!(serving);
-            let other = another(&served, registration, &mut registrations);
+            let other = served.until_another(registration, &mut registrations);
             // Cancellation comes first: else a burst of changes could delay the end.
             tokio::select! {
                 biased;
@@ -219,7 +219,7 @@ impl Task {
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                attempt = Box::pin(self.engage(&registration, &health)) => attempt,
+                attempt = Box::pin(self.engage(registration, &health)) => attempt,
             };
             let wait = match attempt {
                 Ok((policy, attempt)) => {
@@ -228,9 +228,6 @@ impl Task {
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
                     let begun = Instant::now();
-                    let engaged_with = registration.fingerprint();
-                    let status = &self.registered.status;
-                    status.set(|report| &mut report.kubeconfig, engaged_with);
                     served.begin(&policy, &attempt);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
                     served.end();
@@ -263,7 +260,7 @@ impl Task {
     /// Fetches the tenant's policy, then tries once to engage its cluster.
     async fn engage(
         &mut self,
-        registration: &Registration,
+        registration: Arc<Registration>,
         health: &Arc<Health>,
     ) -> Result<(Arc<TenantPolicy>, Attempt), EngageError> {
         let policy = tenant_limits::policy_of(
@@ -283,7 +280,7 @@ impl Task {
         self.class = policy.class.clone();
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
-        let registration = &*self.with_kubeconfig(registration).await?;
+        let registration = &self.with_kubeconfig(registration).await?;
         let attempt = engage::attempt(engage::Params {
             shared: &self.shared,
             policy: &policy,
@@ -295,20 +292,21 @@ impl Task {
             health,
         })
         .await?;
+        let status = &self.registered.status;
+        let engaged_with = registration.fingerprint();
+        status.set(|report| &mut report.kubeconfig, engaged_with);
         Ok((policy, attempt))
     }
 
     /// Reads the kubeconfig of a registration that came without, if the namespace is its own.
-    async fn with_kubeconfig<'a>(
+    async fn with_kubeconfig(
         &self,
-        registration: &'a Registration,
-    ) -> Result<Cow<'a, Registration>, EngageError> {
-        let is_owner = *self.registered.ownership.borrow() == Ownership::Owner;
-        if registration.kubeconfig != KubeconfigText::NotKept || !is_owner {
-            return Ok(Cow::Borrowed(registration));
+        registration: Arc<Registration>,
+    ) -> Result<Arc<Registration>, EngageError> {
+        if !self.registered.is_to_be_read(&registration) {
+            return Ok(registration);
         }
-        let read = engage::read_kubeconfig(&self.management, &self.registered, registration);
-        Ok(Cow::Owned(read.await?))
+        engage::read_kubeconfig(&self.management, &self.registered, &registration).await
     }
 
     /// Records an engage error in the tenant's status, unless failed calls have reported the cause
@@ -422,24 +420,6 @@ impl Task {
                 _ = ownerships.changed() => {}
             }
         }
-    }
-}
-
-/// Waits until the registration is removed, or changes in another way than one that a cluster that
-/// is served can take over.
-async fn another(
-    served: &Served,
-    mut current: Arc<Registration>,
-    registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
-) {
-    while registrations.changed().await.is_ok() {
-        let Some(new) = registrations.borrow_and_update().clone() else {
-            return;
-        };
-        if !served.take_over(&current, &new).await {
-            return;
-        }
-        current = new;
     }
 }
 

@@ -1,20 +1,25 @@
 //! Finds the registrations: Secrets in the management cluster, each with a kubeconfig. Which ones,
 //! each [inventory](Inventory) says.
 //!
-//! The bodies are passed to the tasks of their tenants, and are not kept here.
+//! Of the Secrets that an operator labels, the watch brings the kubeconfigs, which are passed to
+//! the tasks of their tenants and not kept here. Of those that a rule selects, it brings metadata
+//! alone: it selects Secrets without a kubeconfig, too, and a tenant who may write Secrets can make
+//! any number of them.
 
 pub mod kkp;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
-use futures::{Stream, StreamExt, stream};
+use futures::{StreamExt, stream, stream::BoxStream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
-    Client, ResourceExt,
+    Client, Resource, ResourceExt,
+    api::PartialObjectMeta,
     core::DeserializeGuard,
     runtime::watcher::{self, Event},
 };
+use serde::de::DeserializeOwned;
 
 use crate::api::worker_cluster::{Home, WorkerCluster, WorkerClusterSpec};
 use crate::client::watch::{self, Scope};
@@ -22,6 +27,8 @@ use crate::tenant::{access, id::RegistrationId, inventory::Inventory, secret_tex
 
 /// The page size of lists of Secrets with a kubeconfig: 10 KiB each.
 const PAGE: u32 = 50;
+/// The page size of lists of metadata: 1 KiB each.
+const PAGE_OF_METADATA: u32 = 500;
 
 /// A registration as it was discovered.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +39,8 @@ pub struct Registration {
     pub uid: String,
     /// The time at which the Secret was created.
     pub created: Timestamp,
+    /// The Secret's resourceVersion.
+    pub version: String,
     /// The kubeconfig.
     pub kubeconfig: KubeconfigText,
     /// The inventory that it comes from.
@@ -47,17 +56,28 @@ pub enum KubeconfigText {
     Missing,
     /// Its text, unparsed.
     Kept(SecretBytes),
-    /// It was not kept, because the namespace has many registrations.
-    NotKept,
+    /// It has not been read yet, or was not kept, because the namespace has many registrations. The
+    /// task of the registration that owns the namespace reads it.
+    Unread,
 }
 
 impl KubeconfigText {
     /// Returns the text.
-    pub fn text(&self) -> Option<&SecretBytes> {
+    ///
+    /// # Errors
+    ///
+    /// Why there is none. The text is for operators.
+    pub fn known(&self) -> Result<&SecretBytes, &'static str> {
         match self {
-            Self::Kept(text) => Some(text),
-            Self::Missing | Self::NotKept => None,
+            Self::Kept(text) => Ok(text),
+            Self::Missing => Err("the Secret has no kubeconfig"),
+            Self::Unread => Err("the Secret has not been read yet"),
         }
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> Option<&SecretBytes> {
+        self.known().ok()
     }
 }
 
@@ -73,6 +93,13 @@ pub enum Settings {
 }
 
 impl Registration {
+    /// Returns true if another one is the same version of this, and its kubeconfig was not read.
+    pub fn is_read_of(&self, unread: &Self) -> bool {
+        unread.kubeconfig == KubeconfigText::Unread
+            && self.inventory == unread.inventory
+            && (&self.uid, &self.version) == (&unread.uid, &unread.version)
+    }
+
     /// Returns the fingerprint of the Secret's uid and its kubeconfig.
     pub fn fingerprint(&self) -> Option<String> {
         let kubeconfig = self.kubeconfig.text()?;
@@ -150,33 +177,57 @@ impl Gone {
 pub fn discover(
     management: &Client,
     scope: &Scope,
-    (inventory, selected): (Inventory, watcher::Config),
-) -> impl Stream<Item = Discovered> + Send + use<> {
-    let watches = scope
-        .apis::<DeserializeGuard<Secret>>(management)
-        .into_iter()
-        .map(move |(limit, api)| {
-            let (inventory, config) = (inventory.clone(), selected.clone());
-            let mut listed = BTreeSet::new();
-            let watch = move |page| watcher::watcher(api.clone(), config.clone().page_size(page));
-            watch::interpret(
-                "registrations",
-                watch::relisted(watch::RELIST, PAGE, watch, Ok),
-                move |event| interpret(event, (&inventory, limit.as_ref()), &mut listed),
-            )
-            .boxed()
-        });
-    stream::select_all(watches)
+    selected: (Inventory, watcher::Config),
+) -> BoxStream<'static, Discovered> {
+    match selected.0 {
+        Inventory::Label | Inventory::Kkp => {
+            watch(management, scope, selected, (PAGE, registration))
+        }
+        Inventory::Rule(_) => watch(management, scope, selected, (PAGE_OF_METADATA, UNREAD)),
+    }
 }
 
-fn interpret(
-    event: Event<DeserializeGuard<Secret>>,
-    (inventory, limit): (&Inventory, Option<&String>),
+/// What a watch makes of a Secret.
+type Read<K> = fn(&Inventory, K) -> Registration;
+
+/// Makes a registration of the metadata.
+const UNREAD: Read<PartialObjectMeta<Secret>> = |inventory, secret| unread(inventory, &secret);
+
+fn watch<K>(
+    management: &Client,
+    scope: &Scope,
+    (inventory, selected): (Inventory, watcher::Config),
+    (page, read): (u32, Read<K>),
+) -> BoxStream<'static, Discovered>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let watches = scope.apis::<K>(management).into_iter();
+    let watches = watches.map(move |(limit, api)| {
+        let (inventory, config) = (inventory.clone(), selected.clone());
+        let mut listed = BTreeSet::new();
+        let watch = move |page| watcher::watcher(api.clone(), config.clone().page_size(page));
+        watch::interpret(
+            "registrations",
+            watch::relisted(watch::RELIST, page, watch, Ok),
+            move |event| interpret(event, (&inventory, limit.as_ref(), read), &mut listed),
+        )
+        .boxed()
+    });
+    stream::select_all(watches).boxed()
+}
+
+fn interpret<K: ResourceExt>(
+    event: Event<K>,
+    (inventory, limit, read): (&Inventory, Option<&String>, Read<K>),
     listed: &mut BTreeSet<RegistrationId>,
 ) -> Option<Discovered> {
-    let is_in = |secret: &DeserializeGuard<Secret>| {
-        inventory.has(&secret.name_any(), secret.labels().keys())
-    };
+    let is_in = |secret: &K| inventory.has(&secret.name_any(), secret.labels().keys());
     match event {
         Event::Init => {
             listed.clear();
@@ -184,13 +235,12 @@ fn interpret(
         }
         Event::InitApply(secret) if !is_in(&secret) => None,
         Event::InitApply(secret) => {
-            let registration = registration(inventory, secret);
+            let registration = read(inventory, secret);
             listed.insert(registration.id.clone());
             Some(Discovered::Present(Box::new(registration)))
         }
         Event::Apply(secret) if is_in(&secret) => {
-            let registration = registration(inventory, secret);
-            Some(Discovered::Present(Box::new(registration)))
+            Some(Discovered::Present(Box::new(read(inventory, secret))))
         }
         Event::InitDone => Some(Discovered::Complete {
             inventory: inventory.clone(),
@@ -215,14 +265,23 @@ pub fn registration(inventory: &Inventory, mut secret: DeserializeGuard<Secret>)
         data.remove(key).map(|bytes| bytes.0)
     });
     Registration {
-        id: id(&secret),
+        kubeconfig: kubeconfig.map_or(KubeconfigText::Missing, |bytes| {
+            KubeconfigText::Kept(SecretBytes::new(bytes))
+        }),
+        ..unread(inventory, &secret)
+    }
+}
+
+/// Returns the registration in a Secret of an inventory, by its metadata.
+fn unread(inventory: &Inventory, secret: &impl ResourceExt) -> Registration {
+    Registration {
+        id: id(secret),
         uid: secret.uid().unwrap_or_default(),
         created: secret
             .creation_timestamp()
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        kubeconfig: kubeconfig.map_or(KubeconfigText::Missing, |bytes| {
-            KubeconfigText::Kept(SecretBytes::new(bytes))
-        }),
+        version: secret.resource_version().unwrap_or_default(),
+        kubeconfig: KubeconfigText::Unread,
         inventory: inventory.clone(),
         settings: Settings::Operator,
     }
@@ -234,6 +293,8 @@ fn id(secret: &impl ResourceExt) -> RegistrationId {
 
 #[cfg(test)]
 mod tests {
+    use fake_cluster::Cluster;
+    use kube::api::PartialObjectMetaExt;
     use serde_json::json;
 
     use super::*;
@@ -250,6 +311,11 @@ mod tests {
             "data": data,
         }))
         .unwrap()
+    }
+
+    fn metadata(name: &str) -> PartialObjectMeta<Secret> {
+        let metadata = a_secret(name, &json!({})).meta().clone();
+        metadata.into_response_partial()
     }
 
     fn kubeconfig(data: &serde_json::Value) -> Option<Vec<u8>> {
@@ -283,7 +349,8 @@ mod tests {
     #[test]
     fn a_full_list_says_who_is_left() {
         let mut listed = BTreeSet::new();
-        let mut next = |event| interpret(event, (&Inventory::Label, None), &mut listed);
+        let mut next =
+            |event| interpret(event, (&Inventory::Label, None, registration), &mut listed);
         assert!(next(Event::Init).is_none());
         // A list that was interrupted starts over.
         next(Event::InitApply(a_secret("gone", &json!({}))));
@@ -302,7 +369,8 @@ mod tests {
     #[test]
     fn changes_and_deletions_are_reported_one_by_one() {
         let mut listed = BTreeSet::new();
-        let mut next = |event| interpret(event, (&Inventory::Label, None), &mut listed);
+        let mut next =
+            |event| interpret(event, (&Inventory::Label, None, registration), &mut listed);
         let changed = next(Event::Apply(a_secret("a", &json!({}))));
         assert!(matches!(changed, Some(Discovered::Present(_))));
         let gone = next(Event::Delete(a_secret("a", &json!({}))));
@@ -314,23 +382,52 @@ mod tests {
     fn a_rule_takes_what_it_names_and_leaves_what_an_operator_labels() {
         let inventory = Inventory::built_in("cluster-api").unwrap();
         let mut listed = BTreeSet::new();
-        let mut next = |event| interpret(event, (&inventory, None), &mut listed);
-        let data = json!({"value": "dg==", "kubeconfig": "aw=="});
-        let found = next(Event::InitApply(a_secret("prod-kubeconfig", &data)));
-        let Some(Discovered::Present(registration)) = found else {
+        let mut next = |event| interpret(event, (&inventory, None, UNREAD), &mut listed);
+        let found = next(Event::InitApply(metadata("prod-kubeconfig")));
+        let Some(Discovered::Present(unread)) = found else {
             panic!("{found:?}");
         };
-        let kubeconfig = registration.kubeconfig.text().unwrap();
+        assert_eq!(unread.kubeconfig, KubeconfigText::Unread);
+        let data = json!({"value": "dg==", "kubeconfig": "aw=="});
+        let read = registration(&inventory, a_secret("prod-kubeconfig", &data));
+        assert!(read.is_read_of(&unread));
+        let kubeconfig = read.kubeconfig.text().unwrap();
         assert_eq!(kubeconfig.expose(), b"v", "the rule's key counts alone");
-        assert!(next(Event::InitApply(a_secret("prod-ca", &data))).is_none());
+        assert!(next(Event::InitApply(metadata("prod-ca"))).is_none());
         let all = next(Event::InitDone);
         let expected = BTreeSet::from([RegistrationId::new("berlin", "prod-kubeconfig")]);
         assert!(matches!(all, Some(Discovered::Complete { seen, .. }) if seen == expected));
-        let mut labelled = a_secret("prod-kubeconfig", &data);
+        let mut labelled = metadata("prod-kubeconfig");
         let label = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
-        labelled.0.as_mut().unwrap().metadata.labels = Some([label].into());
+        labelled.metadata.labels = Some([label].into());
         let left = next(Event::Apply(labelled));
         assert!(matches!(left, Some(Discovered::Gone(gone)) if gone.inventory == inventory));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_what_a_rule_selects_metadata_is_seen_and_of_what_is_labelled_the_kubeconfig() {
+        let management = Cluster::default();
+        for name in ["prod-ca", "prod-kubeconfig"] {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+                "metadata": {"name": name, "namespace": "berlin"}, "data": {"value": "dg=="},
+            });
+            management.put_raw(secret).unwrap();
+        }
+        let rule = Inventory::built_in("cluster-api").unwrap();
+        for (inventory, names) in [(rule, 1), (Inventory::Label, 2)] {
+            let is_rule = inventory != Inventory::Label;
+            let of = (inventory, watcher::Config::default());
+            let found = discover(&management.client(), &Scope::All, of).take(names);
+            let found: Vec<_> = found.collect().await;
+            for found in found {
+                let Discovered::Present(registration) = found else {
+                    panic!("{found:?}");
+                };
+                let is_unread = registration.kubeconfig == KubeconfigText::Unread;
+                assert_eq!(is_unread, is_rule, "{registration:?}");
+            }
+        }
     }
 
     #[test]

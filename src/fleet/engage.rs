@@ -260,7 +260,7 @@ fn accept<'a>(params: &'a Params<'_>, own: &WorkerCluster) -> Result<&'a SecretB
             Reason::KubeconfigRefused,
             no_key(params.registration),
         )),
-        KubeconfigText::NotKept => Err(EngageError::failed(
+        KubeconfigText::Unread => Err(EngageError::failed(
             ConditionType::Registered,
             Reason::KubeconfigRefused,
             "the Secret has not been read yet",

@@ -218,6 +218,7 @@ mod tests {
                 id: RegistrationId::new(namespace, "worker"),
                 uid: "a".to_owned(),
                 created: Timestamp::UNIX_EPOCH,
+                version: String::new(),
                 kubeconfig: KubeconfigText::Missing,
                 inventory: Inventory::Label,
                 settings: Settings::Operator,

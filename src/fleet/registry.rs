@@ -167,6 +167,7 @@ mod tests {
             id: RegistrationId::new("berlin", name),
             uid: uid.to_owned(),
             created: Timestamp::from_second(created).unwrap(),
+            version: String::new(),
             kubeconfig: KubeconfigText::Missing,
             inventory: Inventory::Label,
             settings: Settings::Operator,
@@ -352,13 +353,13 @@ mod tests {
         };
         let next = gone(12).expect("another is considered");
         assert_eq!(&*next.id.name, "r20");
-        assert_eq!(kubeconfig(&next), Some(KubeconfigText::NotKept));
+        assert_eq!(kubeconfig(&next), Some(KubeconfigText::Unread));
         assert!(gone(25).is_none(), "it was not considered");
         for age in (10..30).filter(|age| ![12, 20, 25].contains(age)) {
             gone(age);
         }
         assert_eq!(ownership(&registry, "r20"), Ownership::Owner);
-        next.fill(&with_kubeconfig("r20", 20));
+        next.fill(&Arc::new(with_kubeconfig("r20", 20)));
         let read = with_kubeconfig("r20", 20).kubeconfig;
         assert_eq!(kubeconfig(&next), Some(read.clone()));
         // What is read late does not replace what a watch has shown meanwhile.
@@ -367,10 +368,36 @@ mod tests {
             kubeconfig: rotated.clone(),
             ..with_kubeconfig("r20", 20)
         });
-        next.fill(&with_kubeconfig("r20", 20));
+        next.fill(&Arc::new(with_kubeconfig("r20", 20)));
         assert_eq!(kubeconfig(&next), Some(rotated));
         gone(20);
         assert!(registry.namespaces.is_empty(), "nothing is left of them");
+    }
+
+    #[test]
+    fn what_was_read_of_a_version_stays_until_there_is_another() {
+        let registry = Registry::new(&[Inventory::Label].into());
+        let of = |version: &str, kubeconfig: KubeconfigText| Registration {
+            version: version.to_owned(),
+            kubeconfig,
+            ..a_registration("a", 1, "a")
+        };
+        let text = with_kubeconfig("a", 1).kubeconfig;
+        let read = Arc::new(of("1", text.clone()));
+        let registered = registry.present(of("1", KubeconfigText::Unread)).begins;
+        let registered = registered.unwrap();
+        registered.fill(&read);
+        registry.present(of("1", KubeconfigText::Unread));
+        assert_eq!(
+            kubeconfig(&registered),
+            Some(text),
+            "a list brings it again"
+        );
+        registry.present(of("2", KubeconfigText::Unread));
+        assert_eq!(kubeconfig(&registered), Some(KubeconfigText::Unread));
+        registered.fill(&read);
+        let now = kubeconfig(&registered);
+        assert_eq!(now, Some(KubeconfigText::Unread), "it was read before");
     }
 
     #[test]

@@ -395,6 +395,7 @@ mod tests {
                 id: id(index),
                 uid: index.to_string(),
                 created: Timestamp::UNIX_EPOCH,
+                version: String::new(),
                 kubeconfig: KubeconfigText::Missing,
                 inventory: Inventory::Label,
                 settings: Settings::Operator,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use osm::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 use crate::suite::administrator::{create, delete, list, merge};
 use crate::suite::commands::{Admin, a_file, path};
 use crate::suite::fixtures::{a_machine_deployment, a_secret};
+use crate::suite::logged;
 use crate::suite::process::Manager;
+use crate::suite::registration::of_kind;
 use crate::suite::stage::{Stage, Tenant, conditions, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
@@ -28,10 +31,20 @@ async fn has(tenant: &Tenant, name: &str, data: (&str, &str)) {
     create(&tenant.registrations(), &of_cluster_api(name, data)).await;
 }
 
+/// Starts a manager for these tenants alone: Cluster API's Secrets have no label of a scenario.
+async fn start(stage: &Stage, tenants: &[&Tenant]) -> Manager {
+    let namespaces = tenants.iter().flat_map(|it| ["--namespace", &it.namespace]);
+    let mut arguments = vec!["--inventory", "label,cluster-api"];
+    arguments.extend(namespaces);
+    Manager::start(stage, &arguments).await
+}
+
 pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static World) {
-    let stage = Stage::open(world, "cluster-api");
+    // The log is the same for both kinds of servers.
+    let name = of_kind(world, ["cluster-api-real", "cluster-api-fake"]);
+    let stage = Stage::open(world, name);
     let [tenant, hostile, registered] = stage.tenants(["tenant", "hostile", "registered"]).await;
-    let manager = Manager::start(&stage, &["--inventory", "label,cluster-api"]).await;
+    let manager = start(&stage, &[&tenant, &hostile, &registered]).await;
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     has(&tenant, "prod-kubeconfig", ("value", &kubeconfig)).await;
     // Cluster API's other Secrets have the same type.
@@ -57,6 +70,7 @@ pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static 
 
     it_is_listed(&tenant, [&hostile, &registered]).await;
     it_is_planned_and_examined(&tenant).await;
+    it_is_served_on_with_a_renewed_credential(&tenant).await;
     it_is_served_on_with_and_without_a_label(&stage, &tenant).await;
     delete(&tenant.registrations(), "prod-kubeconfig").await;
     is_left(&tenant.worker_clusters(), "prod").await;
@@ -68,7 +82,7 @@ pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static 
 pub async fn of_many_registrations_in_a_namespace_few_are_considered(world: &'static World) {
     let stage = Stage::open(world, "many");
     let [tenant, later] = stage.tenants(["tenant", "later"]).await;
-    let manager = Manager::start(&stage, &["--inventory", "label,cluster-api"]).await;
+    let manager = start(&stage, &[&tenant, &later]).await;
     let older: Vec<String> = (0..10).map(|index| format!("older-{index}")).collect();
     for name in &older {
         let data = ("value", "not a kubeconfig");
@@ -137,6 +151,29 @@ async fn it_is_listed(tenant: &Tenant, [hostile, registered]: [&Tenant; 2]) {
     let unknown = admin.osm(&["tenants", "--inventory", "cluster-apy"]).await;
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.err.contains("cluster-api, kamaji"), "{unknown:?}");
+}
+
+/// Its program changes the Secret's metadata, and renews its kubeconfig. Metadata is all that the
+/// watch brings.
+async fn it_is_served_on_with_a_renewed_credential(tenant: &Tenant) {
+    let registrations = tenant.registrations();
+    let count = |text: &str| {
+        let log = logged(&tenant.namespace);
+        log.lines().filter(|line| line.contains(text)).count()
+    };
+    let annotations = json!({ "metadata": { "annotations": { "seen": "true" } } });
+    merge(&registrations, "prod-kubeconfig", annotations).await;
+    let renewed = tenant.worker.kubeconfig(IN_WORKER).await;
+    let data = json!({ "data": { "value": STANDARD.encode(renewed) } });
+    merge(&registrations, "prod-kubeconfig", data).await;
+    let taken = "took over a renewed credential";
+    wait::until("it is taken", async || (count(taken) == 1).then_some(())).await;
+    assert_eq!(
+        count(": engaged registration"),
+        1,
+        "{}",
+        logged(&tenant.namespace)
+    );
 }
 
 /// The operator takes a Secret over, and gives it back.

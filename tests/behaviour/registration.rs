@@ -306,7 +306,7 @@ pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
 }
 
 /// The name for a scenario that reads the log, which both kinds of servers share.
-fn of_kind(world: &World, [real, fake]: [&'static str; 2]) -> &'static str {
+pub fn of_kind(world: &World, [real, fake]: [&'static str; 2]) -> &'static str {
     world.management.real().map_or(fake, |_| real)
 }
 

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::{sync::watch, time::sleep};
 
-use crate::client::connect::Clients;
+use crate::client::{connect::Clients, retry_delay::RetryDelay};
 use crate::fleet::{
     discovery::Registration,
     engage::{self, Attempt, Following},
@@ -48,19 +49,67 @@ impl Served {
         *self.engaged.lock() = None;
     }
 
-    /// Takes over a changed registration, if the cluster is served and nothing else has changed.
-    /// Returns false if the cluster must be engaged again.
-    pub(super) async fn take_over(&self, before: &Registration, new: &Registration) -> bool {
+    /// Waits until the registration is removed, or changes in another way than one that a cluster
+    /// that is served can take over.
+    pub(super) async fn until_another(
+        &self,
+        mut current: Arc<Registration>,
+        registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
+    ) {
+        while registrations.changed().await.is_ok() {
+            let Some(new) = registrations.borrow_and_update().clone() else {
+                return;
+            };
+            if self.registered.is_to_be_read(&new) {
+                tokio::select! {
+                    biased;
+                    _ = registrations.changed() => {}
+                    () = self.read(&new) => {}
+                }
+                // What was read is a change, too.
+                registrations.mark_changed();
+            } else if self.take_over(&current, &new).await {
+                current = new;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Reads the kubeconfig of a registration, as often as it takes: until then, the cluster is
+    /// served as it was registered before.
+    async fn read(&self, registration: &Registration) {
+        for delay in RetryDelay::default() {
+            let read = engage::read_kubeconfig(&self.management, &self.registered, registration);
+            match read.await {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(
+                    registration = %registration.id, why = %error.message, "cannot be read"
+                ),
+            }
+            sleep(delay).await;
+        }
+    }
+
+    /// Takes over a changed registration, if nothing has changed that matters, or if the cluster is
+    /// served and only its credential or settings have. Returns false if the cluster must be
+    /// engaged again.
+    async fn take_over(&self, before: &Registration, new: &Registration) -> bool {
         let is_the_same = Registration {
+            version: before.version.clone(),
             kubeconfig: before.kubeconfig.clone(),
             settings: before.settings.clone(),
             ..new.clone()
         } == *before;
+        let has_kubeconfig = before.kubeconfig == new.kubeconfig || new.is_read_of(before);
+        if is_the_same && has_kubeconfig && before.settings == new.settings {
+            return true;
+        }
         let engaged = self.engaged.lock().clone();
         let Some((policy, attempt)) = engaged.filter(|_| is_the_same) else {
             return false;
         };
-        if before.kubeconfig != new.kubeconfig && !self.renew((&policy, &attempt), new).await {
+        if !has_kubeconfig && !self.renew((&policy, &attempt), new).await {
             return false;
         }
         let following = Following {

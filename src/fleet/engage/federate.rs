@@ -74,8 +74,7 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     } = keeping;
     let registration = keeping.registered.registration.borrow().clone();
     let registration = registration.ok_or("the registration is gone")?;
-    let kubeconfig = registration.kubeconfig.text();
-    let kubeconfig = kubeconfig.ok_or("the Secret has no kubeconfig")?;
+    let kubeconfig = registration.kubeconfig.known()?;
     let managed = (shared, keeping.management);
     let access = federated(managed, policy, (&registration, kubeconfig)).await;
     let access = access.map_err(|error| error.message)?;

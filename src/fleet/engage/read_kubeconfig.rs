@@ -1,4 +1,6 @@
-//! Reads the kubeconfig of a registration that was left out until older ones were gone.
+//! Reads the kubeconfig of a registration of which only metadata is known.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, core::DeserializeGuard};
@@ -12,7 +14,8 @@ use crate::fleet::{
 };
 use crate::telemetry::chain::chain;
 
-/// Returns the registration with its kubeconfig. Those who follow the registration see it, too.
+/// Returns the registration with its kubeconfig. Those who follow the registration see it, too,
+/// unless it has changed since.
 ///
 /// # Errors
 ///
@@ -21,7 +24,7 @@ pub async fn read_kubeconfig(
     management: &Clients,
     registered: &RegisteredCluster,
     registration: &Registration,
-) -> Result<Registration, EngageError> {
+) -> Result<Arc<Registration>, EngageError> {
     let failed = |why: String| {
         let (registered, refused) = (ConditionType::Registered, Reason::KubeconfigRefused);
         EngageError::failed(
@@ -39,9 +42,10 @@ pub async fn read_kubeconfig(
     if read.uid != registration.uid {
         return Err(failed("it was deleted, and created again".to_owned()));
     }
-    registered.fill(&read);
-    Ok(Registration {
+    let read = Arc::new(Registration {
         kubeconfig: read.kubeconfig,
         ..registration.clone()
-    })
+    });
+    registered.fill(&read);
+    Ok(read)
 }

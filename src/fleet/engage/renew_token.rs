@@ -46,8 +46,7 @@ pub(super) async fn renew(keeping: Keeping<'_>) -> Result<(), String> {
     if registration.inventory != Inventory::Label {
         return Err("its Secret belongs to another program, which renews it".to_owned());
     }
-    let kubeconfig = registration.kubeconfig.text();
-    let kubeconfig = kubeconfig.ok_or("the Secret has no kubeconfig")?;
+    let kubeconfig = registration.kubeconfig.known()?;
     let access = ClusterAccess::parse(kubeconfig.expose(), &keeping.policy.access);
     let access = access.map_err(|error| chain(&error).to_string())?;
     if access.principal() != keeping.attempt.principal {

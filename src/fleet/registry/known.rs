@@ -10,8 +10,12 @@ use crate::tenant::inventory::Inventory;
 pub(super) struct Known(Vec<Arc<Registration>>);
 
 impl Known {
-    /// Records the registration in its inventory.
+    /// Records the registration in its inventory. A kubeconfig that was read of the same version
+    /// stays.
     pub fn present(&mut self, registration: Arc<Registration>) {
+        if self.0.iter().any(|known| known.is_read_of(&registration)) {
+            return;
+        }
         self.gone(&registration.inventory);
         self.0.push(registration);
     }
@@ -44,7 +48,8 @@ impl Known {
                 id: it.id.clone(),
                 uid: it.uid.clone(),
                 created: it.created,
-                kubeconfig: KubeconfigText::NotKept,
+                version: it.version.clone(),
+                kubeconfig: KubeconfigText::Unread,
                 inventory: it.inventory.clone(),
                 settings: it.settings.clone(),
             })
@@ -52,15 +57,12 @@ impl Known {
         Self(stripped.collect())
     }
 
-    /// Adds a kubeconfig that was not kept to the registration with this uid.
-    pub fn fill(&mut self, read: &Registration) {
+    /// Replaces a registration by the same with its kubeconfig. One that has changed since it was
+    /// read stays.
+    pub fn fill(&mut self, read: &Arc<Registration>) {
         for it in &mut self.0 {
-            let is_it = it.inventory == read.inventory && it.uid == read.uid;
-            if is_it && it.kubeconfig == KubeconfigText::NotKept {
-                *it = Arc::new(Registration {
-                    kubeconfig: read.kubeconfig.clone(),
-                    ..it.as_ref().clone()
-                });
+            if read.is_read_of(it) {
+                *it = Arc::clone(read);
             }
         }
     }

@@ -12,7 +12,7 @@ use super::known::Known;
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::client::tenant_status::TenantStatus;
 use crate::fleet::{
-    discovery::{Gone, Registration},
+    discovery::{Gone, KubeconfigText, Registration},
     sharding::suspicion::Suspicion,
 };
 use crate::tenant::id::RegistrationId;
@@ -90,8 +90,14 @@ impl RegisteredCluster {
             .unwrap_or_default()
     }
 
+    /// Returns true if the kubeconfig of a registration is needed and was not read.
+    pub fn is_to_be_read(&self, registration: &Registration) -> bool {
+        registration.kubeconfig == KubeconfigText::Unread
+            && *self.ownership.borrow() == Ownership::Owner
+    }
+
     /// Adds the kubeconfig that was read of a registration that came without.
-    pub fn fill(&self, read: &Registration) {
+    pub fn fill(&self, read: &Arc<Registration>) {
         self.change(|known| known.fill(read));
     }
 

@@ -66,6 +66,7 @@ fn a_registration(index: usize) -> Registration {
         id: RegistrationId::new(&format!("tenant-{index}"), "kubeconfig"),
         uid: index.to_string(),
         created: Timestamp::UNIX_EPOCH,
+        version: String::new(),
         kubeconfig: KubeconfigText::Missing,
         inventory: Inventory::Label,
         settings: Settings::Operator,
