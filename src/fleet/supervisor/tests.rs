@@ -3,4 +3,5 @@
 
 mod credentials;
 mod moving_on;
+mod rules;
 mod scale;

@@ -38,6 +38,25 @@ pub(super) fn put(cluster: &Cluster, object: Value) {
 
 /// Creates a management cluster with one registration.
 fn a_management_cluster(worker: &Cluster) -> Cluster {
+    let management = an_empty_management_cluster();
+    put(
+        &management,
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": "berlin",
+                "namespace": "berlin",
+                "labels": {"operatingsystemmanager.k8c.io/worker-cluster": "true"},
+            },
+            "data": {"kubeconfig": a_kubeconfig(worker, "a-token")},
+        }),
+    );
+    management
+}
+
+/// Creates a management cluster with the namespace of a tenant.
+pub(super) fn an_empty_management_cluster() -> Cluster {
     let management = Cluster::default();
     for definition in [
         include_str!("../../../../manifests/crds/workerclusters.yaml"),
@@ -49,6 +68,11 @@ fn a_management_cluster(worker: &Cluster) -> Cluster {
         &management,
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "berlin"}}),
     );
+    management
+}
+
+/// Returns a kubeconfig with a token, as a Secret has it.
+pub(super) fn a_kubeconfig(worker: &Cluster, token: &str) -> String {
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -58,22 +82,71 @@ fn a_management_cluster(worker: &Cluster) -> Cluster {
             "certificate-authority-data": STANDARD.encode(worker.ca_pem()),
         }}],
         "contexts": [{"name": "there", "context": {"cluster": "there", "user": "osm"}}],
-        "users": [{"name": "osm", "user": {"token": "a-token"}}],
+        "users": [{"name": "osm", "user": {"token": token}}],
     });
-    put(
-        &management,
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": "berlin",
-                "namespace": "berlin",
-                "labels": {"operatingsystemmanager.k8c.io/worker-cluster": "true"},
-            },
-            "data": {"kubeconfig": STANDARD.encode(kubeconfig.to_string())},
-        }),
-    );
-    management
+    STANDARD.encode(kubeconfig.to_string())
+}
+
+/// A fleet that runs.
+pub(super) struct Running {
+    pub(super) engagements: mpsc::UnboundedReceiver<Engagement>,
+    shards: watch::Sender<Shard>,
+    let_go: watch::Sender<Shard>,
+    _tasks: JoinSet<()>,
+}
+
+/// Runs a fleet that has all tenants.
+pub(super) fn run(
+    (management, worker): (&Cluster, &Cluster),
+    (inventory, selected): (Inventory, watcher::Config),
+) -> Running {
+    let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
+    let registry = Arc::new(Registry::new(&[inventory.clone()].into()));
+    let scope = Scope::All;
+    let (worker_clusters, follow) =
+        worker_clusters::follow(&management.client(), &scope, &registry);
+    let (sender, engagements) = mpsc::unbounded_channel();
+    let clusters = (management, worker);
+    let shared = shared(clusters, (registry, worker_clusters), clock.clone(), sender);
+    let fence = Fence::closed(clock, Duration::ZERO);
+    fence.extend(Duration::from_hours(24));
+    let mut all = Shard::nothing("a");
+    all.settle(&View([Holder::parse("a_1")].into()));
+    let shards = watch::Sender::new(all);
+    let let_go = watch::Sender::new(Shard::nothing("a"));
+    let placement = Placement {
+        shards: shards.subscribe(),
+        let_go: let_go.clone(),
+        fence,
+        precautions: Precautions::default(),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow);
+    tasks.spawn(fleet::run(fleet::Params {
+        shared: Arc::new(shared),
+        placement,
+        management: management.client(),
+        scope,
+        sources: vec![Source::Secrets {
+            inventory,
+            selected,
+        }],
+        cancel: CancellationToken::new(),
+    }));
+    Running {
+        engagements,
+        shards,
+        let_go,
+        _tasks: tasks,
+    }
+}
+
+impl Running {
+    /// Waits for the next engagement.
+    pub(super) async fn engaged(&mut self) -> Engagement {
+        let engagement = timeout(Duration::from_mins(1), self.engagements.recv()).await;
+        engagement.expect("it is engaged").expect("it is served")
+    }
 }
 
 /// Creates a transport without authentication.
@@ -147,50 +220,19 @@ async fn write(client: Client, name: &str) -> Result<ConfigMap, kube::Error> {
 async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
     let worker = Cluster::default();
     let management = a_management_cluster(&worker);
-    let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
-    let registry = Arc::new(Registry::new(&[Inventory::Label].into()));
-    let scope = Scope::All;
-    let (worker_clusters, follow) =
-        worker_clusters::follow(&management.client(), &scope, &registry);
-    let (sender, mut engagements) = mpsc::unbounded_channel();
-    let clusters = (&management, &worker);
-    let shared = shared(clusters, (registry, worker_clusters), clock.clone(), sender);
-    let fence = Fence::closed(clock, Duration::ZERO);
-    fence.extend(Duration::from_hours(24));
-    let (nothing, mut all) = (Shard::nothing("a"), Shard::nothing("a"));
-    all.settle(&View([Holder::parse("a_1")].into()));
-    let shards = watch::Sender::new(all.clone());
-    let let_go = watch::Sender::new(nothing.clone());
-    let placement = Placement {
-        shards: shards.subscribe(),
-        let_go: let_go.clone(),
-        fence,
-        precautions: Precautions::default(),
-    };
-    let mut tasks = JoinSet::new();
-    tasks.spawn(follow);
-    tasks.spawn(fleet::run(fleet::Params {
-        shared: Arc::new(shared),
-        placement,
-        management: management.client(),
-        scope,
-        sources: vec![Source::Secrets {
-            inventory: Inventory::Label,
-            selected: watcher::Config::default()
-                .labels("operatingsystemmanager.k8c.io/worker-cluster=true"),
-        }],
-        cancel: CancellationToken::new(),
-    }));
-    let engagement = timeout(Duration::from_mins(1), engagements.recv()).await;
-    let engagement = engagement.expect("it is engaged").expect("it is served");
+    let labelled =
+        watcher::Config::default().labels("operatingsystemmanager.k8c.io/worker-cluster=true");
+    let mut fleet = run((&management, &worker), (Inventory::Label, labelled));
+    let engagement = fleet.engaged().await;
     let clients = [&engagement.worker, &engagement.management];
     for clients in clients {
         write(clients.client(), "before")
             .await
             .expect("it is served");
     }
-    shards.send_replace(nothing.clone());
-    let mut has_let_go = let_go.subscribe();
+    let nothing = Shard::nothing("a");
+    let all = fleet.shards.send_replace(nothing.clone());
+    let mut has_let_go = fleet.let_go.subscribe();
     has_let_go.wait_for(|it| *it == all).await.unwrap();
     has_let_go.wait_for(|it| *it == nothing).await.unwrap();
     for clients in clients {
