@@ -36,7 +36,7 @@ image: ## Build the image for this machine's architecture, as an OCI archive
 upgrade: ## Have the build of another commit (FROM=) serve before, beside and after this one
 	@.ci/needs test
 	@OSM_OTHER="$$(.ci/other-build $(FROM))" && KUBEBUILDER_ASSETS="$$(.ci/go-programs kubernetes)" \
-	  && export OSM_OTHER KUBEBUILDER_ASSETS && cargo test --locked --test upgrade
+	  && export OSM_OTHER KUBEBUILDER_ASSETS && cargo test --locked --test install upgrade
 
 versions: ## Test on each supported minor of Kubernetes; ARGS=--record notes what passed
 	@.ci/versions $(ARGS)

@@ -11,7 +11,7 @@
 //! Values flow downwards: `api` ← `tenant` ← `render` ← `rules` ← `plan` are pure, each a crate of
 //! its own that depends on no client and no runtime; `fleet` and `controllers` do the input and
 //! output, `app` puts them together, and `commands` are for operators. The table of allowed
-//! dependencies is in `tests/architecture.rs`.
+//! dependencies is in `tests/shape/architecture.rs`.
 
 pub use osm_api as api;
 pub use osm_plan as plan;

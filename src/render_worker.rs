@@ -31,7 +31,7 @@ use crate::render::template::CompiledProfile;
 /// The hidden subcommand that starts a worker.
 pub const COMMAND: &str = "render-worker";
 
-/// The memory limit of a worker, in bytes. The most expensive template in `tests/hostile.rs` needs
+/// The memory limit of a worker, in bytes. The most expensive template in `tests/hostile` needs
 /// 33 MiB, profile and answer included.
 pub const MEMORY_BYTES_MAX: usize = 64 << 20;
 

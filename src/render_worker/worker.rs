@@ -19,7 +19,7 @@ use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::{Limits, RenderInput, recent::Recent};
 
 /// The deadline of one render, including compilation. The engine's own limits stop the most
-/// expensive template in `tests/hostile.rs` after a tenth of it; the rest is headroom for a
+/// expensive template in `tests/hostile` after a tenth of it; the rest is headroom for a
 /// throttled CPU.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 

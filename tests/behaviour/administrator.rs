@@ -6,7 +6,7 @@ use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use crate::suite::server::ok;
+use crate::server::ok;
 
 /// What a server answers with.
 pub trait Object: Clone + Debug + DeserializeOwned {}

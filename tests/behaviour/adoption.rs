@@ -21,14 +21,14 @@ use osm::render::annotation_hash::annotation_hash;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::suite::administrator::{create, find, get, list, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures;
-use crate::suite::process::Manager;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, WORKER, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::administrator::{create, find, get, list, merge};
+use crate::audit::{Request, told};
+use crate::fixtures;
+use crate::process::Manager;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant, WORKER, message};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World};
 
 /// Where the program before us kept what, and what it was called.
 pub struct Layout {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::suite::server::ok;
+use crate::server::ok;
 
 /// Names under which systems have it.
 const NAMES: [&str; 4] = [

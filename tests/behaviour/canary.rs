@@ -13,17 +13,17 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, list};
-use crate::suite::clouds::{CLOUDS, System, provider_spec, systems};
-use crate::suite::commands::{Admin, Said};
-use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
-use crate::suite::life::{all, page};
-use crate::suite::process::Binary;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, WORKER};
-use crate::suite::wait::DEADLINE;
-use crate::suite::world::{IN_WORKER, World};
+use crate::administrator::{create, list};
+use crate::clouds::{CLOUDS, System, provider_spec, systems};
+use crate::commands::{Admin, Said};
+use crate::fixtures::{self, a_machine_deployment, with_annotation};
+use crate::life::{all, page};
+use crate::process::Binary;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant, WORKER};
+use crate::wait::DEADLINE;
+use crate::world::{IN_WORKER, World};
 
 /// What nobody but the machines of a tenant may learn, by kind.
 type Secrets = BTreeMap<String, String>;

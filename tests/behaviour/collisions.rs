@@ -11,13 +11,13 @@ use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{DerivedNames, MADE_FOR};
 use serde_json::json;
 
-use crate::suite::administrator::{delete, list, merge};
-use crate::suite::audit::told;
-use crate::suite::fixtures::{self, a_machine_deployment};
-use crate::suite::process::Manager;
-use crate::suite::stage::{Stage, Tenant};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{delete, list, merge};
+use crate::audit::told;
+use crate::fixtures::{self, a_machine_deployment};
+use crate::process::Manager;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
+use crate::world::World;
 
 const OLDER: (&str, &str) = ("c", "a-b");
 const YOUNGER: (&str, &str) = ("b-c", "a");

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use tempfile::NamedTempFile;
 use tokio::process::Command;
 
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant};
+use crate::server::ok;
+use crate::stage::{Stage, Tenant};
 
 /// What a command said.
 #[derive(Debug)]

@@ -10,15 +10,15 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, INPUTS, REVISION};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 
-use crate::suite::administrator::{delete, find, merge};
-use crate::suite::audit::told;
-use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile, on_cloud};
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, message};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{delete, find, merge};
+use crate::audit::told;
+use crate::fixtures::{self, a_little_machine_deployment, a_profile, on_cloud};
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Made, Stage, Tenant, message};
+use crate::wait;
+use crate::world::World;
 
 /// What has to be applied beside `worker.yaml`.
 const RIGHTS: &str = "manifests/rbac/worker-node-credentials.yaml";

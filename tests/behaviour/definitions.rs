@@ -13,11 +13,11 @@ use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, merge};
-use crate::suite::fixtures::{self, PROFILE_NAME, a_profile};
-use crate::suite::server::ok;
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{create, merge};
+use crate::fixtures::{self, PROFILE_NAME, a_profile};
+use crate::server::ok;
+use crate::wait;
+use crate::world::World;
 
 pub async fn a_configs_spec_never_changes_and_its_annotations_may(world: &'static World) {
     let client = in_namespace(world, "immutable-config").await;

@@ -6,18 +6,18 @@ use kube::api::Api;
 use osm::api::names::PROFILE;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete};
-use crate::suite::commands::{Admin, Said, a_file, path, run};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete};
+use crate::commands::{Admin, Said, a_file, path, run};
+use crate::fixtures::{
     a_kubeconfig, a_little_machine_deployment, a_profile, a_secret, with_annotation,
 };
-use crate::suite::links::DEFINITION;
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::server::{Account, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::links::DEFINITION;
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::server::{Account, ok};
+use crate::stage::{Stage, Tenant, WORKER};
+use crate::wait;
+use crate::world::World;
 
 /// A ServiceAccount that every cluster has, and that may do nothing.
 const STRANGER: Account = Account {

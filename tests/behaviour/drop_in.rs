@@ -19,17 +19,17 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::suite::administrator::{create, delete, get, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete, get, merge};
+use crate::audit::{Request, told};
+use crate::fixtures::{
     CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_annotation, has_data,
     with_annotation,
 };
-use crate::suite::life::{has_served, page};
-use crate::suite::process::LoggedProcess;
-use crate::suite::server::{Server, ok};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World, has_machine_controller};
+use crate::life::{has_served, page};
+use crate::process::LoggedProcess;
+use crate::server::{Server, ok};
+use crate::wait;
+use crate::world::{IN_WORKER, World, has_machine_controller};
 
 /// The line of KubeOne's Deployment.
 const KUBEONE: &[&str] = &[

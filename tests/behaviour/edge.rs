@@ -4,13 +4,13 @@ use kube::ResourceExt;
 use osm::api::names::{DerivedNames, EDGE_SCRIPT_KEY, KUBE_SYSTEM};
 use serde_json::json;
 
-use crate::suite::administrator::{delete, find, get};
-use crate::suite::fixtures::{self, a_machine_deployment, on_cloud};
-use crate::suite::process::Manager;
-use crate::suite::removal::remains;
-use crate::suite::stage::Stage;
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{delete, find, get};
+use crate::fixtures::{self, a_machine_deployment, on_cloud};
+use crate::process::Manager;
+use crate::removal::remains;
+use crate::stage::Stage;
+use crate::wait;
+use crate::world::World;
 
 pub async fn an_edge_script_is_there_as_long_as_its_machine_deployment(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "edge")).await;

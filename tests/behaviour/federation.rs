@@ -16,14 +16,14 @@ use osm::client::token;
 use osm::tenant::access::renewal::ServiceAccountName;
 use serde_json::json;
 
-use crate::suite::administrator::{create, find, list, merge};
-use crate::suite::commands::{a_file, path, run};
-use crate::suite::fixtures::{a_machine_deployment, a_secret, the_last_lease};
-use crate::suite::process::Manager;
-use crate::suite::server::{Server, ok};
-use crate::suite::stage::{conditions, message};
-use crate::suite::wait;
-use crate::suite::world::{MANAGER, World, has_machine_controller, install};
+use crate::administrator::{create, find, list, merge};
+use crate::commands::{a_file, path, run};
+use crate::fixtures::{a_machine_deployment, a_secret, the_last_lease};
+use crate::process::Manager;
+use crate::server::{Server, ok};
+use crate::stage::{conditions, message};
+use crate::wait;
+use crate::world::{MANAGER, World, has_machine_controller, install};
 
 /// What the names of the management cluster's users begin with in worker clusters.
 const PREFIX: &str = "osm:";

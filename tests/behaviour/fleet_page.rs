@@ -5,14 +5,14 @@ use std::path::Path;
 use osm::api::names::PROFILE;
 use serde_json::Value;
 
-use crate::suite::administrator::get;
-use crate::suite::browser::{Scheme, WINDOWS, Window, dom, measured, screenshot};
-use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
-use crate::suite::life::{page, page_with, send};
-use crate::suite::process::Binary;
-use crate::suite::stage::{Stage, Tenant, WORKER};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::get;
+use crate::browser::{Scheme, WINDOWS, Window, dom, measured, screenshot};
+use crate::fixtures::{self, a_machine_deployment, with_annotation};
+use crate::life::{page, page_with, send};
+use crate::process::Binary;
+use crate::stage::{Stage, Tenant, WORKER};
+use crate::wait;
+use crate::world::World;
 
 /// Refused in a sentence that has this in it, and must stay text.
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";

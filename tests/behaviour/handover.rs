@@ -16,7 +16,7 @@ use osm::fleet::sharding::{Holder, View, shard::Shard};
 use osm::tenant::id::TenantId;
 use tokio::task::JoinSet;
 
-use crate::suite::audit::{Request, told};
+use crate::audit::{Request, told};
 
 /// A Lease as it was at some time.
 #[derive(Clone, Debug)]

@@ -9,20 +9,20 @@ use osm::api::worker_cluster::WorkerCluster;
 use osm::settings::drop_in::deployed::spec_of;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, get, list, merge};
-use crate::suite::audit::told;
-use crate::suite::commands::{Admin, a_file, path};
-use crate::suite::drop_in::{
+use crate::administrator::{create, get, list, merge};
+use crate::audit::told;
+use crate::commands::{Admin, a_file, path};
+use crate::drop_in::{
     Controller, Way, a_cluster, a_cluster_without_definitions, assert_the_lease_is_free,
     every_profile_stands_as_it_was_meant, made, refused, writes,
 };
-use crate::suite::fixtures::{a_machine_deployment, with_annotation};
-use crate::suite::life::has_served;
-use crate::suite::process::Manager;
-use crate::suite::server::{Server, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER, entries, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::fixtures::{a_machine_deployment, with_annotation};
+use crate::life::has_served;
+use crate::process::Manager;
+use crate::server::{Server, ok};
+use crate::stage::{Stage, Tenant, WORKER, entries, message};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 /// The flags of the program that was there before.
 pub const LINE: &[&str] = &[

@@ -8,15 +8,15 @@ use kube::{Api, ResourceExt};
 use osm::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerCluster};
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, list, merge};
-use crate::suite::commands::{Admin, a_file, path};
-use crate::suite::fixtures::{a_machine_deployment, a_secret};
-use crate::suite::logged;
-use crate::suite::process::Manager;
-use crate::suite::registration::of_kind;
-use crate::suite::stage::{Stage, Tenant, conditions, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::administrator::{create, delete, list, merge};
+use crate::commands::{Admin, a_file, path};
+use crate::fixtures::{a_machine_deployment, a_secret};
+use crate::logged;
+use crate::process::Manager;
+use crate::registration::of_kind;
+use crate::stage::{Stage, Tenant, conditions, message};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 const CLUSTER_API: &str = "cluster.x-k8s.io/secret";
 

@@ -18,16 +18,16 @@ use osm::api::names::{
 };
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, get};
-use crate::suite::credentials::a_fetching_profile;
-use crate::suite::fixtures::{self, a_little_machine_deployment};
-use crate::suite::process::Manager;
-use crate::suite::rights::granted_in_worker;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, conditions, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::administrator::{create, delete, get};
+use crate::credentials::a_fetching_profile;
+use crate::fixtures::{self, a_little_machine_deployment};
+use crate::process::Manager;
+use crate::rights::granted_in_worker;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Made, Stage, Tenant, WORKER, conditions, message};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 /// Kinds that the manager has rights to and machines do not need.
 const NOT_NEEDED: &[(&str, &str)] = &[

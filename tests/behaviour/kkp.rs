@@ -10,22 +10,22 @@ use osm::api::names::{DerivedNames, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
-use crate::suite::administrator::{create, delete, get, list};
-use crate::suite::audit::told;
-use crate::suite::commands::{Said, a_file, path, run};
-use crate::suite::drop_in::{Controller, Way, a_cluster, made, refused};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete, get, list};
+use crate::audit::told;
+use crate::commands::{Said, a_file, path, run};
+use crate::drop_in::{Controller, Way, a_cluster, made, refused};
+use crate::fixtures::{
     a_machine_deployment, a_secret, config_text, the_last_lease, with_annotation,
 };
-use crate::suite::homes::{LINE, SECRET, deployment, logs, writes_nothing};
-use crate::suite::inventories::is_left;
-use crate::suite::kkp_clusters::Kkp;
-use crate::suite::life::has_served;
-use crate::suite::process::Manager;
-use crate::suite::server::Server;
-use crate::suite::stage::{conditions, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World, install};
+use crate::homes::{LINE, SECRET, deployment, logs, writes_nothing};
+use crate::inventories::is_left;
+use crate::kkp_clusters::Kkp;
+use crate::life::has_served;
+use crate::process::Manager;
+use crate::server::Server;
+use crate::stage::{conditions, message};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World, install};
 
 /// The password for a registry, and the flags that only the second manager has.
 const PASSWORD: &str = "the-password-of-a-registry";

@@ -6,8 +6,8 @@ mod clusters;
 use kube::api::{Api, DynamicObject};
 use tokio::task::JoinSet;
 
-use crate::suite::administrator::{create, get};
-use crate::suite::server::Server;
+use crate::administrator::{create, get};
+use crate::server::Server;
 
 /// KKP in a seed.
 pub struct Kkp {

@@ -9,17 +9,17 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::suite::administrator::{create, get, list, merge};
-use crate::suite::fixtures::{
+use crate::administrator::{create, get, list, merge};
+use crate::fixtures::{
     self, CLOUD_CANARY, a_little_machine_deployment, a_machine_deployment, a_profile,
 };
-use crate::suite::process::{Binary, sum};
-use crate::suite::proxy::Proxy;
-use crate::suite::rotation::{change_profile, install};
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant};
-use crate::suite::wait::{self, DEADLINE};
-use crate::suite::world::{IN_WORKER, World};
+use crate::process::{Binary, sum};
+use crate::proxy::Proxy;
+use crate::rotation::{change_profile, install};
+use crate::server::ok;
+use crate::stage::{Made, Stage, Tenant};
+use crate::wait::{self, DEADLINE};
+use crate::world::{IN_WORKER, World};
 
 const REGISTRY_CANARY: &str = "c4n4ry-registry-password";
 /// A kubeconfig that is refused may hold a secret all the same.
@@ -140,9 +140,7 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
         &stage,
         &["--request-timeout", "10m", "--lease-duration", "20m"],
     );
-    tenant
-        .register_as(crate::suite::stage::WORKER, &kubeconfig)
-        .await;
+    tenant.register_as(crate::stage::WORKER, &kubeconfig).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     // The answer to the last write must have come, or the frozen proxy keeps it.
@@ -184,9 +182,7 @@ pub async fn no_secret_is_reported_in_logs_metrics_events_conditions_or_configs(
         .await;
     let refused =
         format!("users: [{{name: {REFUSED_CANARY}, user: {{password: {REFUSED_CANARY}}}}}]");
-    tenant
-        .register_as(crate::suite::stage::WORKER, &refused)
-        .await;
+    tenant.register_as(crate::stage::WORKER, &refused).await;
     tenant
         .says("Registered", "False", "KubeconfigRefused")
         .await;

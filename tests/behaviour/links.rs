@@ -8,14 +8,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::Api;
 use osm::api::names::REVISION;
 
-use crate::suite::administrator::{delete, get};
-use crate::suite::fixtures::a_machine_deployment;
-use crate::suite::process::Manager;
-use crate::suite::proxy::Proxy;
-use crate::suite::stage::{Stage, Tenant, WORKER, conditions, message};
-use crate::suite::terminator::{After, Terminator};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::administrator::{delete, get};
+use crate::fixtures::a_machine_deployment;
+use crate::process::Manager;
+use crate::proxy::Proxy;
+use crate::stage::{Stage, Tenant, WORKER, conditions, message};
+use crate::terminator::{After, Terminator};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 pub const DEFINITION: &str = "machinedeployments.cluster.k8s.io";
 

@@ -12,15 +12,15 @@ use osm::plan::machine_rollout::replaced_for;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::suite::administrator::{get, list, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{self, PROFILE_NAME, a_little_machine_deployment};
-use crate::suite::process::{Manager, plan};
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, message};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{get, list, merge};
+use crate::audit::{Request, told};
+use crate::fixtures::{self, PROFILE_NAME, a_little_machine_deployment};
+use crate::process::{Manager, plan};
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant, message};
+use crate::wait;
+use crate::world::World;
 
 pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
     world: &'static World,
@@ -154,7 +154,7 @@ async fn told_beside(tenant: &Tenant, before: &[&str]) -> String {
 }
 
 async fn wait_for_message(tenant: &Tenant, part: &str) -> osm::api::worker_cluster::WorkerCluster {
-    let name = crate::suite::stage::WORKER;
+    let name = crate::stage::WORKER;
     wait::for_object(&tenant.worker_clusters(), name, part, |found| {
         message(found, "MachinesCurrent").contains(part)
     })

@@ -10,16 +10,16 @@ use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, find, list, merge};
-use crate::suite::commands::{Admin, Said, a_file, completed, path, run};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete, find, list, merge};
+use crate::commands::{Admin, Said, a_file, completed, path, run};
+use crate::fixtures::{
     PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::server::{Account, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER};
-use crate::suite::world::World;
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::server::{Account, ok};
+use crate::stage::{Stage, Tenant, WORKER};
+use crate::world::World;
 
 /// Somebody without any right in the worker cluster.
 const NOBODY: Account = Account {
@@ -168,7 +168,7 @@ fn watching(words: &[&str]) -> Watching {
 
 impl Watching {
     async fn next(&mut self) -> String {
-        let line = tokio::time::timeout(crate::suite::wait::DEADLINE, self.lines.next_line());
+        let line = tokio::time::timeout(crate::wait::DEADLINE, self.lines.next_line());
         let line = ok(ok(line.await, "a line comes in time"), "it is read");
         line.expect("it goes on")
     }
@@ -255,7 +255,7 @@ async fn hold_nothing(tenant: &Tenant, said: &Said) {
     let mut secret: Vec<String> = vec!["hunter2".to_owned(), "c4n4ry".to_owned()];
     for found in secrets.iter().chain(&bootstrap) {
         for key in ["token", "token-secret"] {
-            let text = crate::suite::fixtures::text(found, key);
+            let text = crate::fixtures::text(found, key);
             secret.extend((!text.is_empty()).then_some(text));
         }
     }
@@ -294,7 +294,7 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
     let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let role = "operating-system-manager-worker";
     delete(&bindings, role).await;
-    let found = crate::suite::wait::until("the doctor sees it", async || {
+    let found = crate::wait::until("the doctor sees it", async || {
         let (code, checks) = doctor(&stage, &tenant).await;
         let mut all = checks.into_iter();
         let rights = all.find(|it| it["place"] == tenant.namespace && it["what"] == "rights")?;

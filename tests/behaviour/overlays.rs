@@ -5,15 +5,15 @@ use osm::api::names::{MADE_FOR_PROFILE_VERSION, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{delete, merge};
-use crate::suite::fixtures::{
+use crate::administrator::{delete, merge};
+use crate::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
     with_annotation,
 };
-use crate::suite::process::Manager;
-use crate::suite::rotation::{change_profile, install};
-use crate::suite::stage::{Made, Stage, Tenant};
-use crate::suite::world::World;
+use crate::process::Manager;
+use crate::rotation::{change_profile, install};
+use crate::stage::{Made, Stage, Tenant};
+use crate::world::World;
 
 pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "overlay")).await;

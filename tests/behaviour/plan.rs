@@ -10,16 +10,16 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::suite::administrator::{get, list, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::credentials::opted_in;
-use crate::suite::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a_profile};
-use crate::suite::operators::explain;
-use crate::suite::process::{Manager, plan};
-use crate::suite::rotation::install;
-use crate::suite::stage::{Stage, Tenant};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::administrator::{get, list, merge};
+use crate::audit::{Request, told};
+use crate::credentials::opted_in;
+use crate::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a_profile};
+use crate::operators::explain;
+use crate::process::{Manager, plan};
+use crate::rotation::install;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'static World) {
     let stage = Stage::open(world, "plan");

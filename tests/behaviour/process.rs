@@ -15,9 +15,9 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant};
-use crate::suite::wait;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
 
 #[derive(Parser)]
 struct Flags {

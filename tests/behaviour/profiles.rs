@@ -7,16 +7,16 @@ use kube::api::Api;
 use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION, SETTINGS_RESTORED};
 use serde_json::json;
 
-use crate::suite::administrator::{create, delete, get, list, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete, get, list, merge};
+use crate::audit::{Request, told};
+use crate::fixtures::{
     self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::stage::{Stage, Tenant, WORKER, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::stage::{Stage, Tenant, WORKER, message};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 pub async fn a_profile_outside_of_the_tenants_namespaces_is_refused(world: &'static World) {
     let stage = Stage::open(world, "foreign-profile");
@@ -116,9 +116,7 @@ pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
     let paused = Timestamp::now();
     tenant.annotate("workers", (REVISION, "2")).await;
     tenant.worker.settle_audit().await;
-    let requests = tenant
-        .worker
-        .requests(crate::suite::world::IN_WORKER, paused);
+    let requests = tenant.worker.requests(crate::world::IN_WORKER, paused);
     assert!(requests.is_empty(), "{}", told(&requests));
     tenant.configure(json!({ "paused": false })).await;
     let after = tenant.made("workers", "2").await;

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::suite::server::ok;
+use crate::server::ok;
 
 /// Forwards connections to an API server.
 pub struct Proxy {

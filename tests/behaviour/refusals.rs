@@ -12,17 +12,17 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::suite::administrator::delete;
-use crate::suite::commands::{Admin, Said, a_file, path, run};
-use crate::suite::fixtures::{self, PROFILE_NAME, a_machine_deployment, a_profile};
-use crate::suite::overlays::an_overlay;
-use crate::suite::process::{Manager, plan};
-use crate::suite::registration::event_says;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, WORKER};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::delete;
+use crate::commands::{Admin, Said, a_file, path, run};
+use crate::fixtures::{self, PROFILE_NAME, a_machine_deployment, a_profile};
+use crate::overlays::an_overlay;
+use crate::process::{Manager, plan};
+use crate::registration::event_says;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant, WORKER};
+use crate::wait;
+use crate::world::World;
 
 /// The page with every reason and its state.
 const PAGE: &str = include_str!("../../docs/reasons.md");

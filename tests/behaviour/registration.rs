@@ -12,17 +12,17 @@ use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, REVISI
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{delete, get, list, merge};
-use crate::suite::audit::told;
-use crate::suite::commands::Admin;
-use crate::suite::fixtures::{self, a_machine_deployment};
-use crate::suite::logged;
-use crate::suite::process::Manager;
-use crate::suite::proxy::Proxy;
-use crate::suite::server::{Account, Server, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER, message};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::administrator::{delete, get, list, merge};
+use crate::audit::told;
+use crate::commands::Admin;
+use crate::fixtures::{self, a_machine_deployment};
+use crate::logged;
+use crate::process::Manager;
+use crate::proxy::Proxy;
+use crate::server::{Account, Server, ok};
+use crate::stage::{Stage, Tenant, WORKER, message};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody(
     world: &'static World,

@@ -4,12 +4,12 @@ use kube::ResourceExt;
 use osm::api::names::{FINALIZER, REVISION};
 use serde_json::json;
 
-use crate::suite::administrator::{get, list};
-use crate::suite::fixtures::a_machine_deployment;
-use crate::suite::process::Manager;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, conditions, message};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{get, list};
+use crate::fixtures::a_machine_deployment;
+use crate::process::Manager;
+use crate::stage::{Made, Stage, Tenant, WORKER, conditions, message};
+use crate::wait;
+use crate::world::World;
 
 pub async fn a_removed_machine_deployment_takes_everything_along(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "removed")).await;

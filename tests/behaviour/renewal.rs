@@ -10,16 +10,16 @@ use osm::client::token;
 use osm::tenant::access::renewal::ServiceAccountName;
 use serde_json::json;
 
-use crate::suite::administrator::{find, get};
-use crate::suite::audit::{Request, told};
-use crate::suite::commands::Admin;
-use crate::suite::fixtures::{self, a_machine_deployment};
-use crate::suite::process::Manager;
-use crate::suite::server::{Server, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER, message};
-use crate::suite::tenant_add::{Add, strip};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::administrator::{find, get};
+use crate::audit::{Request, told};
+use crate::commands::Admin;
+use crate::fixtures::{self, a_machine_deployment};
+use crate::process::Manager;
+use crate::server::{Server, ok};
+use crate::stage::{Stage, Tenant, WORKER, message};
+use crate::tenant_add::{Add, strip};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World};
 
 /// The shortest lifetime that an API server grants, in seconds.
 const LIFETIME: i64 = 600;

@@ -8,13 +8,13 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
-use crate::suite::administrator::{create, delete, get, merge};
-use crate::suite::fixtures::{self, a_machine_deployment};
-use crate::suite::process::Manager;
-use crate::suite::server::{Server, ok};
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, message};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{create, delete, get, merge};
+use crate::fixtures::{self, a_machine_deployment};
+use crate::process::Manager;
+use crate::server::{Server, ok};
+use crate::stage::{Made, Stage, Tenant, WORKER, message};
+use crate::wait;
+use crate::world::World;
 
 /// As any base64 will do.
 const FOREIGN: &str = "Zm9yZWlnbg==";

@@ -15,18 +15,16 @@ use osm::tenant::id::TenantId;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::suite::administrator::merge;
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{
-    a_little_machine_deployment, a_profile, has_annotation, with_annotation,
-};
-use crate::suite::handover::{Recorder, renewals, replica, writers};
-use crate::suite::process::Binary;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant};
-use crate::suite::wait;
-use crate::suite::world::{MANAGER, World, tell};
+use crate::administrator::merge;
+use crate::audit::{Request, told};
+use crate::fixtures::{a_little_machine_deployment, a_profile, has_annotation, with_annotation};
+use crate::handover::{Recorder, renewals, replica, writers};
+use crate::process::Binary;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
+use crate::world::{MANAGER, World, tell};
 
 /// How long a Lease of `TERMS` holds.
 const LEASE: Duration = Duration::from_secs(6);

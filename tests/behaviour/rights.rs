@@ -11,18 +11,18 @@ use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION, TOKEN_LABEL};
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, delete, find, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{
+use crate::administrator::{create, delete, find, merge};
+use crate::audit::{Request, told};
+use crate::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, on_cloud,
 };
-use crate::suite::overlays::{an_overlay, of};
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, MANAGER, World};
+use crate::overlays::{an_overlay, of};
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::server::ok;
+use crate::stage::{Made, Stage, Tenant, WORKER, entries};
+use crate::wait;
+use crate::world::{IN_WORKER, MANAGER, World};
 
 /// Verbs that one life does not use, each with the reason why it is granted. The scenarios of each
 /// fail without them: they run with the same roles.

@@ -13,17 +13,17 @@ use osm::api::worker_cluster::WorkerCluster;
 use osm::render::annotation_hash::annotation_hash;
 use tokio_util::sync::CancellationToken;
 
-use crate::suite::administrator::{create, get, merge};
-use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{
+use crate::administrator::{create, get, merge};
+use crate::audit::{Request, told};
+use crate::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
     has_annotation, stamp,
 };
-use crate::suite::process::Manager;
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, WORKER};
-use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::process::Manager;
+use crate::server::ok;
+use crate::stage::{Made, Stage, Tenant, WORKER};
+use crate::wait;
+use crate::world::{IN_WORKER, World};
 
 pub async fn a_new_revision_with_equal_bytes_deletes_nothing(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "equal-bytes")).await;
@@ -298,7 +298,7 @@ pub async fn a_token_that_ends_soon_is_extended_and_keeps_its_secret(world: &'st
     let patch = serde_json::json!({ "stringData": { "expiration": soon.to_string() } });
     merge(&tenant.tokens(), &before.name_any(), patch).await;
     let manager = Manager::start(&stage, &[]).await;
-    let after = crate::suite::wait::for_object(
+    let after = crate::wait::for_object(
         &tenant.tokens(),
         &before.name_any(),
         "it is extended",

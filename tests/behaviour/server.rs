@@ -14,7 +14,7 @@ use loadtest::control_plane::{ControlPlane, Issuer, Params, client_of};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::suite::{
+use crate::{
     audit::{Anchor, Request},
     fixtures, wait,
 };

@@ -5,12 +5,12 @@ use kube::ResourceExt;
 use osm::api::names::{CLOUD_CONFIG_KEY, FINALIZER, KUBECONFIG_KEY, PROFILE};
 use osm::render::annotation_hash::annotation_hash;
 
-use crate::suite::administrator::{get, list};
-use crate::suite::fixtures::{self, a_machine_deployment, on_cloud, stamp};
-use crate::suite::process::Manager;
-use crate::suite::stage::{Made, Stage, Tenant};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::{get, list};
+use crate::fixtures::{self, a_machine_deployment, on_cloud, stamp};
+use crate::process::Manager;
+use crate::stage::{Made, Stage, Tenant};
+use crate::wait;
+use crate::world::World;
 
 pub async fn tenants_that_register_at_run_time_are_served_each_in_its_own_clusters(
     world: &'static World,

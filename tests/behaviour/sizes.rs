@@ -6,15 +6,13 @@ use osm::api::names::CLOUD_CONFIG_KEY;
 use osm::api::profile::{File, OperatingSystemProfile};
 use serde_json::json;
 
-use crate::suite::administrator::merge;
-use crate::suite::fixtures::{
-    self, PROFILE_NAME, a_little_machine_deployment, a_profile, on_cloud,
-};
-use crate::suite::process::Manager;
-use crate::suite::rotation::install;
-use crate::suite::stage::{Made, Stage, Tenant};
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::administrator::merge;
+use crate::fixtures::{self, PROFILE_NAME, a_little_machine_deployment, a_profile, on_cloud};
+use crate::process::Manager;
+use crate::rotation::install;
+use crate::stage::{Made, Stage, Tenant};
+use crate::wait;
+use crate::world::World;
 
 /// It is served, and its template has changed.
 const AWAITS_REVISION: (&str, &str) = ("Waiting", "AwaitingRevision");

@@ -19,12 +19,12 @@ use osm::api::profile::OperatingSystemProfile;
 use osm::api::worker_cluster::{MachineDeploymentEntry, WorkerCluster};
 use serde_json::{Value, json};
 
-pub use crate::suite::administrator::merge;
-use crate::suite::administrator::{create, delete};
-use crate::suite::audit::{Request, told};
-use crate::suite::server::ok;
-use crate::suite::world::{IN_WORKER, Lease, MANAGER, World};
-use crate::suite::{fixtures, wait};
+pub use crate::administrator::merge;
+use crate::administrator::{create, delete};
+use crate::audit::{Request, told};
+use crate::server::ok;
+use crate::world::{IN_WORKER, Lease, MANAGER, World};
+use crate::{fixtures, wait};
 
 /// The name of each tenant's registration, and of its WorkerCluster.
 pub const WORKER: &str = "worker";
@@ -377,10 +377,7 @@ impl Drop for Tenant {
         if std::thread::panicking() {
             let requests = told(&self.requests(self.opened));
             eprintln!("{}, as the servers saw it:\n{requests}", self.namespace);
-            eprintln!(
-                "and as it was logged:\n{}",
-                crate::suite::logged(&self.namespace)
-            );
+            eprintln!("and as it was logged:\n{}", crate::logged(&self.namespace));
         }
     }
 }

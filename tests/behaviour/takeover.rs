@@ -5,16 +5,16 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::Api;
 
-use crate::suite::administrator::{find, get};
-use crate::suite::adoption::{
+use crate::administrator::{find, get};
+use crate::adoption::{
     HELD, KUBEONE, Layout, MANAGEMENT, each_was_written_once, kept, look_again, renewed, restore,
     secrets,
 };
-use crate::suite::commands::Admin;
-use crate::suite::process::Manager;
-use crate::suite::stage::Stage;
-use crate::suite::tenant_add::{Add, holds, strip_rights};
-use crate::suite::world::World;
+use crate::commands::Admin;
+use crate::process::Manager;
+use crate::stage::Stage;
+use crate::tenant_add::{Add, holds, strip_rights};
+use crate::world::World;
 
 const ADOPTION_ROLE: &str = "operating-system-manager-worker-adoption";
 

@@ -5,9 +5,9 @@ use kube::{Api, ResourceExt as _};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER};
 use serde_json::json;
 
-use crate::suite::administrator::{get, merge};
-use crate::suite::commands::Admin;
-use crate::suite::stage::Tenant;
+use crate::administrator::{get, merge};
+use crate::commands::Admin;
+use crate::stage::Tenant;
 
 /// Only on request do machine deployments keep the finalizer. It is said how that ends.
 pub async fn keep((admin, tenant): (&Admin, &Tenant), remove: &[&str]) {

@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::suite::fixtures;
-use crate::suite::server::{Account, Server, ok};
+use crate::fixtures;
+use crate::server::{Account, Server, ok};
 
 /// How long the version is: just below what the manager reads of an answer.
 pub const VERSION_BYTES: usize = 3_000_000;

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-use crate::suite::fixtures::{a_little_machine_deployment, a_profile};
-use crate::suite::process::Binary;
-use crate::suite::rotation::{change_profile, install};
-use crate::suite::server::ok;
-use crate::suite::stage::Stage;
-use crate::suite::wait;
-use crate::suite::world::World;
+use crate::fixtures::{a_little_machine_deployment, a_profile};
+use crate::process::Binary;
+use crate::rotation::{change_profile, install};
+use crate::server::ok;
+use crate::stage::Stage;
+use crate::wait;
+use crate::world::World;
 
 /// Spans wait in a queue of 2,048: what is kept for a collector that is dead is less than this.
 const GROWTH_KIB_MAX: u64 = 48 * 1024;

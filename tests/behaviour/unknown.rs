@@ -8,15 +8,15 @@ use osm::api::names::{KUBE_SYSTEM, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
-use crate::suite::administrator::{create, find};
-use crate::suite::adoption::{KUBEONE, renewed, restore};
-use crate::suite::commands::{Said, a_file, path, run};
-use crate::suite::fixtures::{a_machine_deployment, a_profile, on_cloud, with_annotation};
-use crate::suite::operators::explain;
-use crate::suite::process::{Manager, plan};
-use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, message};
-use crate::suite::world::World;
+use crate::administrator::{create, find};
+use crate::adoption::{KUBEONE, renewed, restore};
+use crate::commands::{Said, a_file, path, run};
+use crate::fixtures::{a_machine_deployment, a_profile, on_cloud, with_annotation};
+use crate::operators::explain;
+use crate::process::{Manager, plan};
+use crate::server::ok;
+use crate::stage::{Stage, Tenant, message};
+use crate::world::World;
 
 /// A cloud provider that releases of the original up to v1.10 knew.
 const DROPPED: &str = "equinixmetal";

@@ -23,9 +23,9 @@ use osm::fleet::adoption::{LEASE, WORKER_LEASE};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::suite::administrator::list;
-use crate::suite::server::{Account, Kind, Server, ok};
-use crate::suite::wait;
+use crate::administrator::list;
+use crate::server::{Account, Kind, Server, ok};
+use crate::wait;
 
 /// Who the manager is in the management cluster.
 pub const MANAGER: Account = Account {

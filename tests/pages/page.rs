@@ -24,7 +24,7 @@ pub struct Page {
 pub enum Start {
     /// Nothing.
     Nothing,
-    /// The clusters of `tests/upgrade/recorded`, which an older build has served.
+    /// The clusters of `tests/install/upgrade/recorded`, which an older build has served.
     Recorded,
 }
 

@@ -267,7 +267,7 @@ impl Walk {
     /// Starts with what an older build has served, registered under its address of today.
     async fn go_on(&mut self) -> anyhow::Result<()> {
         for name in [MANAGEMENT, WORKER] {
-            let archive = format!("tests/upgrade/recorded/{name}.tar.xz");
+            let archive = format!("tests/install/upgrade/recorded/{name}.tar.xz");
             let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(archive);
             let kept = self.folder.path().join(name);
             image::untar(&archive, &kept)?;

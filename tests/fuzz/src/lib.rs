@@ -1,5 +1,5 @@
 //! What must hold for any input, by the kind of input. cargo-fuzz looks for inputs that break it;
-//! `tests/fuzz_corpus.rs` runs the same over those that are kept.
+//! `tests/rendering/fuzz_corpus.rs` runs the same over those that are kept.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

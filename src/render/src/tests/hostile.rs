@@ -1,5 +1,5 @@
 //! Templates that try to exceed their limits, in more than one file or by means of Jinja.
-//! `tests/hostile.rs` has the others, and measures what they cost.
+//! `tests/hostile` has the others, and measures what they cost.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Go templates that try to exceed their limits by means of their own. `tests/hostile.rs` has the
+//! Go templates that try to exceed their limits by means of their own. `tests/hostile` has the
 //! others, and measures what they cost.
 
 use super::{super::fixtures::World, *};

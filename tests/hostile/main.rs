@@ -1,0 +1,205 @@
+//! What templates cost that want more than their share. Each is rendered in a process of its own,
+//! since a process's peak of memory is its only lasting trace of a render, and each is a test: it
+//! is refused for the meant reason, and takes no more memory than the bound. Time is printed,
+//! but not checked.
+//!
+//! And what a worker does with those that the engine would not stop: `worker.rs`.
+//!
+//! `cargo test --test hostile` prints a line for each, and the worst at the end.
+
+use std::{
+    fs,
+    process::{Command, ExitCode},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use osm::{
+    api::profile::TemplateLanguage,
+    render::{RenderError, template::CompiledProfile},
+};
+
+use subject::Subject;
+
+mod go;
+mod jinja;
+#[path = "../rendering/one_file.rs"]
+mod one_file;
+#[path = "../rendering/subject.rs"]
+mod subject;
+mod worker;
+
+/// What one render may take at worst, besides what the process had before.
+const PEAK_BYTES_MAX: u64 = 64 << 20;
+
+/// The argument with which this program renders one case and tells what it took.
+const RENDER: &str = "--render-one";
+
+/// A template that wants more than its share.
+pub struct Case {
+    /// A name to know it by.
+    pub name: String,
+    /// The template.
+    pub template: String,
+    /// The categories of the errors that may end it.
+    pub refused_as: &'static [&'static str],
+}
+
+/// A case whose template is made.
+fn case(name: &str, template: String, refused_as: &'static [&'static str]) -> Case {
+    Case {
+        name: name.to_owned(),
+        template,
+        refused_as,
+    }
+}
+
+/// Cases that are refused alike.
+fn named(refused_as: &'static [&'static str], cases: &[(&str, &str)]) -> Vec<Case> {
+    cases
+        .iter()
+        .map(|(name, template)| case(name, (*template).to_owned(), refused_as))
+        .collect()
+}
+
+/// What a render came to.
+#[derive(Clone)]
+struct Cost {
+    category: String,
+    peak_bytes: u64,
+    time: Duration,
+}
+
+/// What the renders came to, by the names of their cases.
+type Costs = Arc<Mutex<Vec<(String, Cost)>>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, option, name] = words.as_slice()
+        && option == RENDER
+    {
+        return render_one(name);
+    }
+    let costs = Arc::new(Mutex::new(Vec::new()));
+    let mut arguments = Arguments::from_args();
+    // A process beside each case: as many at once as the machine has cores.
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    let trials = every_case()
+        .into_iter()
+        .map(|(language, case)| trial(full_name(language, &case), &case, Arc::clone(&costs)))
+        .chain(worker::trials())
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let costs = costs
+        .lock()
+        .expect("no test panics while it holds the lock");
+    tell_worst(&costs);
+    conclusion.exit_code()
+}
+
+fn every_case() -> Vec<(TemplateLanguage, Case)> {
+    let jinja = jinja::cases()
+        .into_iter()
+        .map(|case| (TemplateLanguage::Jinja, case));
+    let go = go::cases()
+        .into_iter()
+        .map(|case| (TemplateLanguage::GoTemplate, case));
+    jinja.chain(go).collect()
+}
+
+fn full_name(language: TemplateLanguage, case: &Case) -> String {
+    let language = match language {
+        TemplateLanguage::Jinja => "jinja",
+        TemplateLanguage::GoTemplate => "go",
+    };
+    format!("{language}::{}", case.name)
+}
+
+/// Renders a case, and tells in one line what it took.
+fn render_one(name: &str) -> ExitCode {
+    let Some((language, case)) = every_case()
+        .into_iter()
+        .find(|(language, case)| full_name(*language, case) == name)
+    else {
+        eprintln!("there is no case `{name}`");
+        return ExitCode::FAILURE;
+    };
+    let subject = Subject::new();
+    let profile = one_file::a_profile_of(language, &case.template);
+    let before = memory("VmRSS:");
+    let begun = Instant::now();
+    let outcome = CompiledProfile::compile(&profile).and_then(|profile| subject.render(&profile));
+    let time = begun.elapsed();
+    let category = outcome
+        .as_ref()
+        .map_or_else(RenderError::category, |_| "rendered");
+    let peak = memory("VmHWM:").saturating_sub(before);
+    println!("{category} {peak} {}", time.as_micros());
+    ExitCode::SUCCESS
+}
+
+/// A figure of this process, in bytes.
+fn memory(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux tells about a process");
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .expect("the figure is there")
+        * 1024
+}
+
+fn trial(name: String, case: &Case, costs: Costs) -> Trial {
+    let refused_as = case.refused_as;
+    Trial::test(name.clone(), move || {
+        let cost = measure(&name)?;
+        costs
+            .lock()
+            .map_err(|_| "another test panicked")?
+            .push((name.clone(), cost.clone()));
+        if !refused_as.contains(&cost.category.as_str()) {
+            return Err(format!("`{}` is not among {:?}", cost.category, refused_as).into());
+        }
+        if cost.peak_bytes > PEAK_BYTES_MAX {
+            return Err(format!("{} bytes of memory are too many", cost.peak_bytes).into());
+        }
+        Ok(())
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that is started is this one"
+)]
+fn measure(name: &str) -> Result<Cost, Failed> {
+    let program = std::env::current_exe()?;
+    let output = Command::new(program).args([RENDER, name]).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("the render ended with {}: {said}", output.status).into());
+    }
+    let said = String::from_utf8(output.stdout)?;
+    let [category, peak, micros] = said.split_whitespace().collect::<Vec<_>>()[..] else {
+        return Err(format!("a line of three words was expected: {said}").into());
+    };
+    Ok(Cost {
+        category: category.to_owned(),
+        peak_bytes: peak.parse()?,
+        time: Duration::from_micros(micros.parse()?),
+    })
+}
+
+fn tell_worst(costs: &[(String, Cost)]) {
+    let mut sorted: Vec<_> = costs.iter().collect();
+    sorted.sort_by_key(|(_, cost)| std::cmp::Reverse(cost.peak_bytes));
+    println!("memory above the start, time, outcome (largest first):");
+    for (name, cost) in sorted {
+        println!(
+            "{:>8} KiB {:>7.1} ms  {:<16} {name}",
+            cost.peak_bytes / 1024,
+            cost.time.as_secs_f64() * 1000.0,
+            cost.category,
+        );
+    }
+}

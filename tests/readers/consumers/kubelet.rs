@@ -1,0 +1,115 @@
+//! The kubelet's configuration, decoded by Kubernetes' own types.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Output};
+
+use crate::{
+    consumers::machines::{distinct, every_rendering},
+    programs::{command, consumer, run, text},
+};
+
+const PATH: &str = "/etc/kubernetes/kubelet.conf";
+
+/// A small configuration that the kubelet accepts.
+const SOUND: &str = "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 110
+containerLogMaxSize: 50Mi
+evictionHard: {memory.available: 5%}
+featureGates: {UserNamespacesSupport: false}
+kubeReserved: {cpu: 200m}
+";
+
+#[test]
+fn the_kubelet_reads_every_configuration_of_every_profile() {
+    let configurations = every_rendering().iter().map(|rendering| {
+        let text = rendering.file(PATH);
+        let text = text.unwrap_or_else(|| panic!("{} writes no {PATH}", rendering.name));
+        (rendering.name.clone(), text.to_owned())
+    });
+    let configurations = distinct(configurations);
+    assert!(configurations.len() > 4, "the machines differ");
+    let output = check(&configurations);
+    assert!(output.status.success(), "{}", text(&output));
+    let accepted = String::from_utf8_lossy(&output.stdout).lines().count();
+    assert_eq!(accepted, configurations.len(), "each was read");
+}
+
+#[test]
+fn the_kubelet_refuses_what_it_would_ignore_or_not_understand() {
+    let sound = check(&[("sound".to_owned(), SOUND.to_owned())]);
+    assert!(sound.status.success(), "{}", text(&sound));
+    for (right, wrong, told) in [
+        ("maxPods", "maxpods", "unknown field \"maxpods\""),
+        ("maxPods: 110", "maxPods: many", "cannot unmarshal string"),
+        ("maxPods: 110", "maxPods: 1\nmaxPods: 2", "already set"),
+        ("Support: false", "Support: maybe", "of type bool"),
+        ("kind: Kubelet", "kind: Node", "no kind"),
+        ("50Mi", "50 MB", "containerLogMaxSize"),
+        ("5%", "5 %", "evictionHard memory.available"),
+        ("200m", "20%", "kubeReserved cpu"),
+    ] {
+        assert!(SOUND.contains(right), "{right}");
+        let output = check(&[("wrong".to_owned(), SOUND.replace(right, wrong))]);
+        let said = text(&output);
+        assert!(
+            !output.status.success() && said.contains(told),
+            "{wrong}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
+    let pinned = |module: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(root.join(module).join("go.mod"));
+        text.expect("a module's pins are readable")
+    };
+    let consumers = pinned("tests/consumers");
+    let nodes = pinned("loadtest/nodes/kubelet-1.36");
+    let version = |text: &str, module: &str| {
+        let mut pins = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(module));
+        let version = pins
+            .next()
+            .unwrap_or_else(|| panic!("{module} is not pinned"));
+        version.replace(" // indirect", "").trim().to_owned()
+    };
+    assert_eq!(
+        version(&consumers, "k8s.io/kubelet "),
+        version(&nodes, "k8s.io/kubelet "),
+        "tests/consumers follows loadtest/nodes/kubelet-1.36"
+    );
+    let containerd = version(&consumers, "github.com/containerd/containerd/v2 ");
+    let installed: BTreeSet<_> = every_rendering()
+        .iter()
+        .flat_map(|rendering| rendering.files_below("/opt/bin/").into_values())
+        .filter_map(|script| script.split_once("\ncontainerd_version='"))
+        .filter_map(|(_, rest)| rest.split(['*', '\'']).next())
+        .filter(|version| version.starts_with("2."))
+        .collect();
+    assert!(
+        !installed.is_empty(),
+        "a script says which containerd it installs"
+    );
+    for line in installed {
+        assert!(
+            containerd.starts_with(&format!("v{line}.")),
+            "{containerd} is not of {line}"
+        );
+    }
+}
+
+/// Reads configurations, each with its name.
+fn check(configurations: &[(String, String)]) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let paths = configurations.iter().map(|(name, text)| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a configuration can be written");
+        path
+    });
+    let mut command = command(consumer("go/kubelet-config"));
+    run(command.args(paths))
+}
