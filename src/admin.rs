@@ -36,7 +36,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const INDEX: &str = "\
 Operating System Manager
 
-/livez    the process gets on; /healthz is the same
+/livez    the process makes progress; /healthz is the same
 /readyz   the process can do its work in the management cluster
 /metrics  counters and gauges, in the OpenMetrics text format
 /fleet    every tenant in a row; /fleet.json is the same for programs

@@ -109,7 +109,7 @@ Exit codes: 0 nothing would be written, 3 something would, 1 something is refuse
   osm explain kube-system/workers --kubeconfig management.kubeconfig -o json
 
 Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
-Exit codes: 0 nothing blocks it, 3 something does, 1 it cannot be looked at.")]
+Exit codes: 0 nothing blocks it, 3 something does, 1 the clusters cannot be read.")]
     Explain(Box<explain::ExplainFlags>),
     /// Show how far a machine has come on its way to a node, and what to check next.
     #[command(after_help = "Examples:

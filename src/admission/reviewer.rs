@@ -270,7 +270,7 @@ impl Reviewer {
     /// Returns remarks on a profile, if they are found in time.
     async fn remarks(&self, held: &Arc<Held>) -> Vec<String> {
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
-            return not_tried_out();
+            return not_test_rendered();
         };
         let found = async {
             match &self.samples {
@@ -286,7 +286,7 @@ impl Reviewer {
             }
         };
         let found = timeout(REMARKS_TIMEOUT, found).await;
-        found.ok().flatten().unwrap_or_else(not_tried_out)
+        found.ok().flatten().unwrap_or_else(not_test_rendered)
     }
 }
 
@@ -306,8 +306,8 @@ async fn lint(workers: &Pool, held: Arc<Held>) -> Option<Vec<String>> {
     workers.lint(&tenant, (&name, &profile)).await.ok()
 }
 
-fn not_tried_out() -> Vec<String> {
-    vec!["the profile was not tried out; `osm lint` does that".to_owned()]
+fn not_test_rendered() -> Vec<String> {
+    vec!["the profile was not test-rendered; `osm lint` does that".to_owned()]
 }
 
 /// The review as a whole, from its first byte to the answer.

@@ -135,7 +135,7 @@ async fn a_verdict_does_not_wait_for_remarks_that_others_hold_up() {
     let body = a_review(&profile).to_string();
     let (_, late) = post(reviewer.router(), PROFILE, body.clone()).await;
     assert!(late.contains("\"allowed\":true"), "{late}");
-    assert!(late.contains("the profile was not tried out"), "{late}");
+    assert!(late.contains("the profile was not test-rendered"), "{late}");
     drop(held);
     let (_, reported) = post(reviewer.router(), PROFILE, body).await;
     assert!(reported.contains("the path is not absolute"), "{reported}");

@@ -43,7 +43,7 @@ const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 
 /// A call that was not sent.
 #[derive(Debug, thiserror::Error)]
-#[error("not sent: the API server fails or asks for patience, and is asked again in a while")]
+#[error("not sent: the circuit to the API server is open; next probe within a minute")]
 pub struct HeldBack;
 
 impl HeldBack {

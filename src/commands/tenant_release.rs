@@ -202,7 +202,7 @@ impl Release {
                 holder.lease
             ),
             Err(adoption::Obstacle::Call(error)) => {
-                Err(error).context("cannot look whether it runs already")
+                Err(error).context("cannot check whether it runs already")
             }
             _ => Ok(()),
         }

@@ -239,7 +239,7 @@ fn row(found: &WorkerCluster) -> Row {
         server: status.server,
         paused: found.spec.paused,
         message: ready.map_or_else(
-            || "nobody has said anything about it; does the manager run?".to_owned(),
+            || "no condition was reported yet; is the manager running?".to_owned(),
             |it| it.message.clone(),
         ),
     }
@@ -292,6 +292,6 @@ mod tests {
         );
         let row = row(&found);
         assert_eq!(row.state, "Unknown");
-        assert!(row.message.contains("does the manager run"));
+        assert!(row.message.contains("is the manager running"));
     }
 }

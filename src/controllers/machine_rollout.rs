@@ -263,7 +263,7 @@ impl Rollout<'_> {
         let held_up = self.replacing.iter().filter(|(_, it)| it.is_held_up);
         let held_up: Vec<&str> = held_up.map(|(name, _)| name.as_str()).collect();
         let parts = [
-            ("does not get on", held_up.as_slice()),
+            ("makes no progress", held_up.as_slice()),
             ("replacing", &of(ReplacementState::Replacing)),
             ("waiting", &of(ReplacementState::Outdated)),
             ("paused or not at rest", &of(ReplacementState::HeldBack)),

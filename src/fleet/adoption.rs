@@ -57,12 +57,12 @@ pub enum Obstacle {
     /// manager.
     #[error(
         "machine deployments carry the finalizer of an operating-system-manager, but the \
-         kubeconfig may not look whether one runs; apply manifests/rbac/worker-adoption.yaml in \
-         the worker cluster"
+         kubeconfig has no permission to check whether one runs; apply \
+         manifests/rbac/worker-adoption.yaml in the worker cluster"
     )]
     MayNotLook,
     /// A call failed.
-    #[error("cannot look whether another operating-system-manager serves the cluster")]
+    #[error("cannot check whether another operating-system-manager serves the cluster")]
     Call(#[from] kube::Error),
 }
 

@@ -157,7 +157,7 @@ pub async fn a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it
     world: &'static World,
 ) {
     let (stage, tenant) = staged(world, "namespace").await;
-    // Who adopts nothing may not look whether another manager runs.
+    // Only adoption needs the permission to check whether another manager runs.
     let adoption = "operating-system-manager-worker-adoption";
     let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     delete(&bindings, adoption).await;

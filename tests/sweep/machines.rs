@@ -29,7 +29,7 @@ struct MachineController<'a> {
     worker: &'a Cluster,
     /// The template that the machines of each are made from, and its revision.
     templates: BTreeMap<String, (Value, u64)>,
-    /// Those that it never gets on with.
+    /// The one that makes no progress.
     stuck: Option<String>,
     /// How many times each machine deployment has begun to replace its machines.
     begun: BTreeMap<String, usize>,
@@ -347,7 +347,7 @@ async fn a_process_that_starts_reports_nothing_before_it_has_looked_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_get_on_holds_up_the_others_and_is_reported() {
+async fn one_that_makes_no_progress_holds_up_the_others_and_is_reported() {
     let world = a_world();
     let worker = world.worker("berlin");
     ask(&world, &when_outdated(1));
@@ -363,7 +363,10 @@ async fn one_that_does_not_get_on_holds_up_the_others_and_is_reported() {
     let shown = condition(&world);
     assert_eq!(shown["reason"], "MachinesHeldUp");
     let message = shown["message"].as_str().unwrap_or_default();
-    let begins = format!("does not get on: kube-system/{}; replacing", first.concat());
+    let begins = format!(
+        "makes no progress: kube-system/{}; replacing",
+        first.concat()
+    );
     assert!(message.starts_with(&begins), "{shown}");
     assert_eq!(events(worker, "MachinesHeldUp"), 1);
     let own = world.own("berlin");

@@ -278,10 +278,13 @@ async fn a_verdict_is_given_without_a_remark_that_takes_too_long() {
     settle().await;
     let late = asked.try_join_next().expect("it waits no longer").unwrap();
     assert!(late.contains("\"allowed\":true"), "{late}");
-    assert!(late.contains("the profile was not tried out"), "{late}");
+    assert!(late.contains("the profile was not test-rendered"), "{late}");
     let broken = review("osp-broken").await;
     assert!(broken.contains("\"allowed\":true"), "{broken}");
-    assert!(broken.contains("the profile was not tried out"), "{broken}");
+    assert!(
+        broken.contains("the profile was not test-rendered"),
+        "{broken}"
+    );
     assert!(!broken.contains("c4n4ry"), "{broken}");
     drop(release);
 }

@@ -36,12 +36,12 @@ pub enum Error {
     #[error("ServiceAccount {0} of -bootstrap-token-service-account-name names no token Secret")]
     BootstrapAccount(String),
     /// Nothing was sent, because the worker cluster fails and calls to it are held back.
-    #[error("nothing was sent: the worker cluster fails, and is asked again in a while")]
+    #[error("not sent: the circuit to the worker cluster is open; next probe within a minute")]
     HeldBack,
     /// Another writer changed an object.
-    #[error("{what} was changed by somebody else; looking again")]
+    #[error("conflict: another client changed the object ({what}); retrying")]
     Conflict {
-        /// The object.
+        /// The object, or the attempted action.
         what: String,
     },
     /// A call failed.

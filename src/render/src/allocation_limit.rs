@@ -35,7 +35,7 @@ pub(super) const NO_PLAIN: &str = "an attribute of a namespace can hold texts, n
 pub(super) const NO_SUM: &str = "`+` works on two numbers, two texts or two lists";
 /// The error if `none` is printed.
 pub(super) const PRINTS_NONE: &str =
-    "`none` is printed or joined; say what stands in its place, or ask `if`";
+    "a value that is printed or joined is not set here; give it a default, or test it with `if`";
 /// The error if a list or map is joined or printed.
 pub(super) const NO_TEXT: &str = "only texts, numbers and truth values can be printed or joined";
 

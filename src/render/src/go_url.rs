@@ -59,7 +59,7 @@ impl<'a> GoUrl<'a> {
             return Self::without_slashes(text, query);
         };
         if !is_scheme(scheme) {
-            return Err("what stands before `://` is no scheme");
+            return Err("the part before `://` is not a URL scheme");
         }
         let at = rest.find('/').unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
@@ -160,7 +160,7 @@ fn may_stand_in_path(byte: u8) -> bool {
 fn check_user(user: &str) -> Result<(), &'static str> {
     let may_stand = |byte: u8| is_unreserved(byte) || b":!$&'()*+,;=%@".contains(&byte);
     if !user.bytes().all(may_stand) {
-        return Err("what stands before `@` must be percent-encoded");
+        return Err("the part before `@` must be percent-encoded");
     }
     unescape(user).map(drop)
 }

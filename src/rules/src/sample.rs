@@ -1,5 +1,5 @@
-//! A machine deployment that nobody has: what a profile is rendered with where no real one is at
-//! hand. Every secret is there, so that a file which reads one is found.
+//! A sample machine deployment: what a profile is rendered with where no real one is at hand.
+//! Every secret is there, so that a file which reads one is found.
 
 use std::collections::BTreeMap;
 

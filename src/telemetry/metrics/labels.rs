@@ -92,7 +92,7 @@ label! {
 }
 
 label! {
-    /// Why a machine deployment was looked at.
+    /// Why a machine deployment was reconciled.
     Trigger("trigger") {
         /// It changed itself.
         Change = "change",
@@ -106,9 +106,9 @@ label! {
         Listed = "listed",
         /// Something that concerns all of the tenant changed, such as a setting.
         Everywhere = "everywhere",
-        /// Its last look failed or had to wait, and this is the next try.
+        /// Its last reconcile failed or had to wait, and this is the retry.
         Retry = "retry",
-        /// The time that its last look had set, such as a token's renewal.
+        /// The time that its last reconcile had set, such as a token's renewal.
         Time = "time",
         /// None that is known.
         Other = "other",
@@ -194,7 +194,7 @@ label! {
         Current = "current",
         /// Some are being replaced, or wait.
         Outdated = "outdated",
-        /// One that replaces its machines does not get on.
+        /// One that replaces its machines makes no progress.
         HeldUp = "held_up",
         /// A template could not be written.
         Failed = "failed",
@@ -232,9 +232,9 @@ label! {
 label! {
     /// A tenant's progress in the rollout of default profiles.
     RolloutState("state") {
-        /// It has them, and every machine deployment was looked at.
+        /// It has them, and every machine deployment was reconciled.
         Settled = "settled",
-        /// It has them, and machine deployments are still to be looked at.
+        /// It has them, and machine deployments are still to be reconciled.
         Settling = "settling",
         /// It has older ones.
         Waiting = "waiting",
@@ -285,7 +285,7 @@ label! {
         Redirection = "3xx",
         /// The server refuses the request.
         ClientError = "4xx",
-        /// The server asks for patience.
+        /// The server throttles the request.
         TooManyRequests = "429",
         /// The server failed, or answers what no server should.
         ServerError = "5xx",

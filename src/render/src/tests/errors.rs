@@ -207,7 +207,7 @@ fn a_registry_that_machines_could_not_use_is_refused_without_its_text() {
     );
     mirror(
         "https://user:pass word@a.example",
-        "what stands before `@` must be percent-encoded",
+        "the part before `@` must be percent-encoded",
     );
     mirror("https://a.example:port", "its port is no number");
     check(
