@@ -1,4 +1,5 @@
-//! The commands of `osm`. `run` serves clusters; the others work on files, without a cluster.
+//! The commands of `osm`: servers (`run`, `webhook`), commands that use clusters, and commands that
+//! work on files.
 
 mod adopt;
 mod bom;
