@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::fleet_page::FleetPage;
 use crate::port;
-use crate::telemetry::{metrics::Metrics, pulse::Pulse};
+use crate::telemetry::{heartbeat::Heartbeat, metrics::Metrics};
 
 /// How long an answer in flight may take after the process was told to end. A scraper that hangs
 /// must not hold the process.
@@ -105,7 +105,7 @@ pub struct AdminState {
     /// Shown under `/metrics`.
     pub metrics: Metrics,
     /// Shown under `/livez`; `None` if the threads that it reports on serve the port.
-    pub pulse: Option<Pulse>,
+    pub heartbeat: Option<Heartbeat>,
     /// Shown under `/readyz`.
     pub readiness: Readiness,
     /// Brings the gauges up to date before they are shown.
@@ -149,7 +149,7 @@ pub fn router(state: AdminState) -> Router {
 }
 
 async fn livez(State(state): State<AdminState>) -> impl IntoResponse {
-    if state.pulse.is_some_and(|pulse| pulse.is_late()) {
+    if state.heartbeat.is_some_and(|heartbeat| heartbeat.is_late()) {
         (
             StatusCode::SERVICE_UNAVAILABLE,
             "the threads of the process hang\n",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ──► server (TLS) ──► reviewer ──► rules::admission
-//!                   ▲ identity       └─ intake: who has how much of the memory
+//!                   ▲ identity       └─ memory pool, divided between the sources
 //!                   ├── file watcher          cert-manager's Secret, mounted
 //!                   └── certificate rotator   its own certificates, in a Secret; sets caBundle
 //! ```
@@ -14,7 +14,7 @@ pub mod authority;
 pub mod certificate_rotator;
 pub mod file_watcher;
 pub mod identity;
-mod intake;
+mod memory_pool;
 mod review;
 pub mod reviewer;
 pub mod server;

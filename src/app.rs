@@ -2,8 +2,8 @@
 //! passes the fleet the function that serves each cluster.
 
 mod container;
+mod dedicated_runtime;
 mod fleet_page;
-mod lifeline;
 pub(crate) mod management;
 mod process_tasks;
 pub mod single;
@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, runtime::Handle, sync::watch};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{
-    lifeline::Lifeline,
+    dedicated_runtime::DedicatedRuntime,
     process_tasks::{ProcessTasks, a_task_panicked},
 };
 use crate::admin::{AdminState, Gate, Readiness};
@@ -63,13 +63,13 @@ use crate::render_worker::{Pool, Renderer};
 use crate::settings::{Settings, drop_in::deployed::spec_of};
 use crate::telemetry::{
     chain::chain,
+    heartbeat::Heartbeat,
     metrics::{ClusterKind, Metrics},
-    pulse::Pulse,
 };
 use crate::tenant::{inventory::Inventory, policy::RequestBudget};
 
-/// The environment of the process. Tests use in-memory clusters and their own clock.
-pub struct Outside {
+/// What the process is given. Tests use in-memory clusters and their own clock.
+pub struct Dependencies {
     /// Carries requests to the management cluster.
     pub management: Transport,
     /// Carries requests for the replica's own Lease, on a separate connection: no list or watch
@@ -85,7 +85,7 @@ pub struct Outside {
     pub admin: Option<TcpListener>,
     /// The runtime of the admin port and the Lease, so that nothing delays them: a separate thread,
     /// or the only one in tests that control the clock.
-    pub lifeline: Handle,
+    pub runtime: Handle,
     /// Counts everything.
     pub metrics: Metrics,
     /// Renders templates that tenants wrote.
@@ -94,9 +94,9 @@ pub struct Outside {
     pub memory: Arc<Memory>,
 }
 
-/// The parts of a process that its caller provides.
+/// The dependencies that need no cluster.
 #[derive(Debug)]
-pub struct Inside {
+pub struct LocalDependencies {
     /// The socket of the admin port.
     pub admin: TcpListener,
     /// Counts everything.
@@ -133,22 +133,22 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
-    let inside = Inside {
+    let local = LocalDependencies {
         admin: listener,
         metrics: Metrics::new(),
         renderer: Renderer::Workers(Arc::new(Pool::of_this_program())),
     };
-    run_on(settings, inside, cancel).await
+    run_on(settings, local, cancel).await
 }
 
-/// Does the same as [`run`], with parts that the caller provides.
+/// Does the same as [`run`], with dependencies that the caller provides.
 ///
 /// # Errors
 ///
 /// As for [`run`].
 pub async fn run_on(
     settings: Settings,
-    inside: Inside,
+    local: LocalDependencies,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let config = management::config(settings.kubeconfig.as_deref()).await?;
@@ -163,10 +163,10 @@ pub async fn run_on(
     let caller = Caller {
         user_agent: agent.clone(),
         audience: Audience::Tenant,
-        metrics: inside.metrics.clone(),
+        metrics: local.metrics.clone(),
     };
-    let lifeline = Lifeline::start().context("cannot start a thread")?;
-    let outside = Outside {
+    let dedicated_runtime = DedicatedRuntime::start().context("cannot start a thread")?;
+    let given = Dependencies {
         management: management::transport(&config, agent.clone(), patience)?,
         leases: management::transport(&config, agent, patience)?,
         connector: Arc::new(move |access, rules| {
@@ -174,13 +174,13 @@ pub async fn run_on(
         }),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
-        admin: Some(inside.admin),
-        lifeline: lifeline.handle().clone(),
-        metrics: inside.metrics,
-        renderer: inside.renderer,
+        admin: Some(local.admin),
+        runtime: dedicated_runtime.handle().clone(),
+        metrics: local.metrics,
+        renderer: local.renderer,
         memory: Arc::new(memory(&settings)),
     };
-    Box::pin(run_with(settings, outside, cancel)).await
+    Box::pin(run_with(settings, given, cancel)).await
 }
 
 /// Returns the memory that tenants share; unlimited if neither a flag nor a cgroup sets a limit.
@@ -198,42 +198,42 @@ fn memory(settings: &Settings) -> Memory {
     memory
 }
 
-/// Runs the manager until cancelled, in the environment that the caller provides.
+/// Runs the manager until cancelled, with the dependencies that the caller provides.
 ///
 /// # Errors
 ///
 /// The Lease is lost, or a task of the whole process panics.
 pub async fn run_with(
     settings: Settings,
-    outside: Outside,
+    given: Dependencies,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
     let registry = Arc::new(Registry::new(&settings.inventories));
-    let pulse = Pulse::default();
-    tasks.spawn(pulse.clone().beat());
-    let (membership, placement) = membership(&settings, &outside, &pulse);
-    let client = fleet_client((&settings, &outside), FLEET_REQUESTS);
-    let sources = sources(&settings, &outside);
+    let heartbeat = Heartbeat::default();
+    tasks.spawn(heartbeat.clone().beat());
+    let (membership, placement) = membership(&settings, &given, &heartbeat);
+    let client = fleet_client((&settings, &given), FLEET_REQUESTS);
+    let sources = sources(&settings, &given);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
-    if let Some(listener) = outside.admin {
-        let known = (&registry, &placement.shards, &outside.clock);
+    if let Some(listener) = given.admin {
+        let known = (&registry, &placement.shards, &given.clock);
         let state = AdminState {
-            metrics: outside.metrics.clone(),
-            pulse: Some(pulse),
+            metrics: given.metrics.clone(),
+            heartbeat: Some(heartbeat),
             readiness: readiness.clone(),
-            refresh: metrics_update(&registry, &outside.memory, &outside.metrics),
+            refresh: metrics_update(&registry, &given.memory, &given.metrics),
             fleet: fleet_page::of(&settings, &listener, known),
         };
-        tasks.serve_admin(listener, state, &outside.lifeline);
+        tasks.serve_admin(listener, state, &given.runtime);
     }
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
     };
     let scope = scope(&settings);
-    tasks.spawn(outside.renderer.clone().stop_idle());
-    let own = (outside.default_profiles, outside.renderer);
-    let controllers = controllers(&settings, &scope, own, &outside.memory);
+    tasks.spawn(given.renderer.clone().stop_idle());
+    let own = (given.default_profiles, given.renderer);
+    let controllers = controllers(&settings, &scope, own, &given.memory);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
@@ -242,25 +242,25 @@ pub async fn run_with(
     tasks.spawn(open_membership_gate(readiness, placement.shards.clone()));
     let defaults = Arc::new(settings.tenant_defaults);
     let tenants = Tenants::new(&registry, &scope, &defaults);
-    tasks.pace(&controllers, tenants, (settings.rollout, &outside.metrics));
+    tasks.pace(&controllers, tenants, (settings.rollout, &given.metrics));
     let shared = Arc::new(Shared {
         fleet: settings.replica.fleet.into(),
         registry,
         worker_clusters,
-        management: outside.management,
+        management: given.management,
         management_uid,
         former_management_clusters: settings.former_management_clusters,
-        connector: outside.connector,
+        connector: given.connector,
         policies: settings.policies,
         defaults: defaults.into(),
         request_timeout: settings.request_timeout,
         cluster_info_interval: settings.cluster_info_interval,
         tokens: Tokens::new(settings.token_renewal_age),
         permits: Permits::new(settings.reconciles_max),
-        memory: outside.memory,
+        memory: given.memory,
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),
-        clock: outside.clock,
-        metrics: outside.metrics,
+        clock: given.clock,
+        metrics: given.metrics,
         serve: Arc::new(move |engagement| {
             let controllers = controllers.clone();
             Box::pin(async move { controllers.serve(engagement).await })
@@ -275,11 +275,11 @@ pub async fn run_with(
         sources,
         cancel,
     });
-    serve(fleet, (membership, &outside.lifeline), tasks).await
+    serve(fleet, (membership, &given.runtime), tasks).await
 }
 
 /// Returns the inventories, with what it takes to find their registrations.
-fn sources(settings: &Settings, outside: &Outside) -> Vec<Source> {
+fn sources(settings: &Settings, given: &Dependencies) -> Vec<Source> {
     let secrets = |inventory: &Inventory, label_selector, field_selector| Source::Secrets {
         inventory: inventory.clone(),
         selected: watcher::Config {
@@ -298,7 +298,7 @@ fn sources(settings: &Settings, outside: &Outside) -> Vec<Source> {
             secrets(inventory, labels, rule.field_selector())
         }
         Inventory::Kkp => Source::Kkp {
-            reads: fleet_client((settings, outside), INVENTORY_REQUESTS),
+            reads: fleet_client((settings, given), INVENTORY_REQUESTS),
             read: Arc::new(spec_of),
         },
     };
@@ -309,12 +309,12 @@ fn sources(settings: &Settings, outside: &Outside) -> Vec<Source> {
 /// write. If the Lease is lost, the fleet ends at once, with an error.
 async fn serve(
     fleet: impl Future<Output = ()>,
-    (membership, lifeline): (Membership, &Handle),
+    (membership, runtime): (Membership, &Handle),
     mut tasks: ProcessTasks,
 ) -> anyhow::Result<()> {
     let leave = CancellationToken::new();
     let left = leave.clone();
-    let kept = lifeline.spawn(async move { membership.run(&left).await });
+    let kept = runtime.spawn(async move { membership.run(&left).await });
     let kept = AbortOnDropHandle::new(kept);
     let kept = async { anyhow::Ok(kept.await.map_err(|_| a_task_panicked())??) };
     let work = async {
@@ -332,10 +332,10 @@ async fn serve(
 }
 
 /// Creates a client of the management cluster for the whole fleet.
-fn fleet_client((settings, outside): (&Settings, &Outside), budget: RequestBudget) -> Client {
-    let counted = (ClusterKind::Management, &outside.metrics);
+fn fleet_client((settings, given): (&Settings, &Dependencies), budget: RequestBudget) -> Client {
+    let counted = (ClusterKind::Management, &given.metrics);
     let budget = (budget, settings.request_timeout);
-    process_client(&outside.management, budget, counted)
+    process_client(&given.management, budget, counted)
 }
 
 /// Creates a client for the whole process, without a tenant's queue and without a fence.
@@ -350,9 +350,13 @@ fn process_client(
 }
 
 /// Creates the replica's membership. Its Lease has its own client and connection.
-fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Membership, Placement) {
+fn membership(
+    settings: &Settings,
+    given: &Dependencies,
+    heartbeat: &Heartbeat,
+) -> (Membership, Placement) {
     // The client spawns its task on the current runtime.
-    let _entered = outside.lifeline.enter();
+    let _entered = given.runtime.enter();
     let replica = &settings.replica;
     let me = Holder {
         instance: replica.instance.clone(),
@@ -362,23 +366,20 @@ fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Members
         duration: replica.lease_duration,
         margin: settings.request_timeout,
     };
-    let counted = (ClusterKind::Management, &outside.metrics);
+    let counted = (ClusterKind::Management, &given.metrics);
     let budget = (FLEET_REQUESTS, terms.call_timeout());
-    let client = process_client(&outside.leases, budget, counted);
+    let client = process_client(&given.leases, budget, counted);
     let namespace = &replica.lease_namespace;
+    let holder = (me.clone(), terms.duration);
+    let leases = Leases::new(client, namespace, &replica.fleet, holder);
     Membership::new(membership::Params {
-        leases: Leases::new(
-            client,
-            namespace,
-            &replica.fleet,
-            (me.clone(), terms.duration),
-        ),
+        leases,
         me,
         terms,
-        clock: outside.clock.clone(),
-        fence: Fence::closed(outside.clock.clone(), terms.margin),
-        metrics: outside.metrics.clone(),
-        pulse: pulse.clone(),
+        clock: given.clock.clone(),
+        fence: Fence::closed(given.clock.clone(), terms.margin),
+        metrics: given.metrics.clone(),
+        heartbeat: heartbeat.clone(),
     })
 }
 

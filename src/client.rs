@@ -2,7 +2,6 @@
 //! watches.
 
 pub mod account;
-mod border;
 pub mod clock;
 pub mod connect;
 pub mod fence;
@@ -15,6 +14,7 @@ pub mod permits;
 pub mod rate_limit;
 pub mod recurring;
 pub mod renewable;
+mod response_filter;
 pub mod retry_delay;
 pub mod sent_events;
 pub mod statistics;

@@ -5,9 +5,9 @@
 
 pub mod build;
 pub mod chain;
+pub mod heartbeat;
 pub mod logs;
 pub mod metrics;
-pub mod pulse;
 pub mod traces;
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ use clap::Parser as _;
 use fake_cluster::{AuditEntry, object};
 use loadtest::load::fleet::Fleet;
 use osm::{
-    app::{self, Inside},
+    app::{self, LocalDependencies},
     render_worker::Renderer,
     settings::RunFlags,
     telemetry::{self, metrics::Metrics},
@@ -105,12 +105,12 @@ fn start_manager(kubeconfig: &str, cancel: CancellationToken) -> anyhow::Result<
             async move {
                 let listener = TcpListener::bind("127.0.0.1:0").await?;
                 addresses.send(listener.local_addr()?.to_string())?;
-                let inside = Inside {
+                let local = LocalDependencies {
                     admin: listener,
                     metrics: Metrics::new(),
                     renderer: Renderer::InProcess,
                 };
-                app::run_on(settings, inside, cancel).await
+                app::run_on(settings, local, cancel).await
             },
             runtime.handle(),
         );

@@ -10,7 +10,7 @@ use super::*;
 fn a_state(gates: &[Gate]) -> AdminState {
     AdminState {
         metrics: Metrics::new(),
-        pulse: None,
+        heartbeat: None,
         readiness: Readiness::waiting_for(gates),
         refresh: Arc::new(|| {}),
         fleet: None,
@@ -54,9 +54,9 @@ async fn a_process_that_is_not_ready_is_alive() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_threads_hang_is_not_alive() {
-    let pulse = Pulse::default();
+    let heartbeat = Heartbeat::default();
     let state = AdminState {
-        pulse: Some(pulse.clone()),
+        heartbeat: Some(heartbeat.clone()),
         ..a_state(&[])
     };
     let alive = async || fetch(&state, "/livez").await.status() == StatusCode::OK;

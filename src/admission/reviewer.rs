@@ -25,7 +25,7 @@ use tracing::{
 };
 
 use super::{
-    intake::{Intake, Share},
+    memory_pool::{MemoryPool, Share},
     review::Review,
 };
 use crate::api::weight;
@@ -84,7 +84,7 @@ const WEBHOOKS: [(&str, Webhook, Evaluate); 3] = [
 #[derive(Clone)]
 pub struct Reviewer {
     metrics: Metrics,
-    intake: Intake,
+    memory_pool: MemoryPool,
     verdicts: Arc<Semaphore>,
     remarks: Arc<Semaphore>,
     samples: Samples,
@@ -133,7 +133,7 @@ impl Reviewer {
     pub fn new(metrics: Metrics) -> Self {
         Self {
             metrics,
-            intake: Intake::default(),
+            memory_pool: MemoryPool::default(),
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
             samples: Samples::Here(Arc::new(remarks_on_profile)),
@@ -221,7 +221,7 @@ impl Reviewer {
         (webhook, evaluate): (Webhook, Evaluate),
         (source, body): Sent,
     ) -> Result<(Verdict, String), Failure> {
-        let mut share = self.intake.share(source);
+        let mut share = self.memory_pool.share(source);
         let body = timeout(BODY_TIMEOUT, share.read(body, REVIEW_BYTES_MAX))
             .await
             .map_err(|_| Failure::SlowBody)?

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::tenant::{
     id::RegistrationId,
     settings::TenantSettings,
-    summary::{FleetSummary, Moment, Sort, TenantPage},
+    summary::{FleetSummary, Rfc3339Time, Sort, TenantPage},
 };
 
 /// Returns the fleet page, or `None` if the socket has no local address.
@@ -83,7 +83,7 @@ impl Fleet for OwnFleet {
         let now = self.clock.now();
         Some(TenantPage {
             replica: self.replica.clone(),
-            taken_at: Moment(now),
+            taken_at: Rfc3339Time(now),
             tenant: sources.row(&registered, &self.replica),
             status: status_of(&registered, own.as_deref(), now),
             settings_refused: settings.as_ref().err().map(ToString::to_string),

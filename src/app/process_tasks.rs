@@ -6,7 +6,7 @@ use kube::Client;
 use tokio::{net::TcpListener, runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::lifeline;
+use super::dedicated_runtime;
 use crate::admin::{self, AdminState};
 use crate::client::watch::Scope;
 use crate::controllers::{
@@ -46,7 +46,7 @@ impl ProcessTasks {
     /// Serves the admin port. It is not cut short: answers in flight get a moment to finish.
     pub(super) fn serve_admin(&mut self, listener: TcpListener, state: AdminState, on: &Handle) {
         let stop = self.stop.clone();
-        match lifeline::hand_over(listener, on) {
+        match dedicated_runtime::hand_over(listener, on) {
             Ok(listener) => drop(self.tasks.spawn_on(admin::run(listener, state, stop), on)),
             Err(error) => tracing::error!(error = %chain(&error), "the admin port failed"),
         }

@@ -53,8 +53,8 @@ const REQUESTS: RequestBudget = RequestBudget {
     burst: std::num::NonZeroU32::MIN.saturating_add(99),
 };
 
-/// The environment of the process.
-pub struct Outside {
+/// What the process is given.
+pub struct Dependencies {
     /// Carries requests to the cluster of profiles and configs.
     pub management: Transport,
     /// Carries requests to the worker cluster, if that is another one.
@@ -101,11 +101,11 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
             (Some(worker), kubeconfig_source.certificate_authority)
         }
     };
-    let given = settings.tenant.kubernetes_ca_bundle.clone();
-    let Some(certificate_authority) = given.map(String::into_bytes).or(found) else {
+    let bundle = settings.tenant.kubernetes_ca_bundle.clone();
+    let Some(certificate_authority) = bundle.map(String::into_bytes).or(found) else {
         bail!("no CA certificate found");
     };
-    let outside = Outside {
+    let given = Dependencies {
         management,
         worker,
         certificate_authority: certificate_authority.into(),
@@ -114,32 +114,32 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
         metrics: Metrics::new(),
         renderer: Renderer::Workers(Arc::new(Pool::of_this_program())),
     };
-    Box::pin(run_with(settings, outside, cancel)).await
+    Box::pin(run_with(settings, given, cancel)).await
 }
 
-/// Runs until cancelled, in the environment that the caller provides.
+/// Runs until cancelled, with the dependencies that the caller provides.
 ///
 /// # Errors
 ///
 /// A Lease is lost, or a task of the whole process panics.
 pub async fn run_with(
     settings: DropInSettings,
-    mut outside: Outside,
+    mut given: Dependencies,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
-    for listener in std::mem::take(&mut outside.pages) {
+    for listener in std::mem::take(&mut given.pages) {
         // A process that waits to become the leader is as alive and ready as the leader.
         let state = AdminState {
-            metrics: outside.metrics.clone(),
-            pulse: None,
+            metrics: given.metrics.clone(),
+            heartbeat: None,
             readiness: Readiness::waiting_for(&[]),
             refresh: Arc::new(|| {}),
             fleet: None,
         };
         tasks.serve_admin(listener, state, &Handle::current());
     }
-    let mut leaders = leaders(&settings, &outside);
+    let mut leaders = leaders(&settings, &given);
     let acquired = tokio::select! {
         biased;
         () = cancel.cancelled() => None,
@@ -151,12 +151,12 @@ pub async fn run_with(
     };
     acquired?;
     let [management_fence, worker_fence] = fences(&leaders);
-    tasks.spawn(outside.renderer.clone().stop_idle());
-    let controllers = controllers(&settings, outside.renderer.clone())?;
-    let worker = outside.worker.take();
-    let worker = worker.unwrap_or_else(|| outside.management.clone());
+    tasks.spawn(given.renderer.clone().stop_idle());
+    let controllers = controllers(&settings, given.renderer.clone())?;
+    let worker = given.worker.take();
+    let worker = worker.unwrap_or_else(|| given.management.clone());
     let policy = policy(&settings);
-    outside.metrics.begin_class(policy.class.as_str());
+    given.metrics.begin_class(policy.class.as_str());
     let params = single_cluster::Params {
         id: RegistrationId::new(&settings.namespace, settings.mode.name()),
         policy,
@@ -172,18 +172,18 @@ pub async fn run_with(
             bootstrap_account: settings.bootstrap_account,
         },
         management: Reached {
-            transport: outside.management,
+            transport: given.management,
             fence: management_fence,
         },
         worker: Reached {
             transport: worker,
             fence: worker_fence,
         },
-        certificate_authority: outside.certificate_authority,
+        certificate_authority: given.certificate_authority,
         request_timeout: REQUEST_TIMEOUT,
         cluster_info_interval: CLUSTER_INFO_INTERVAL,
-        clock: outside.clock,
-        metrics: outside.metrics,
+        clock: given.clock,
+        metrics: given.metrics,
         serve: Arc::new(move |engagement| {
             let controllers = controllers.clone();
             Box::pin(async move { controllers.serve(engagement).await })
@@ -210,7 +210,7 @@ async fn lead(
 }
 
 /// Returns the leader elections that must be won before anything is written.
-fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
+fn leaders(settings: &DropInSettings, given: &Dependencies) -> Vec<Leader> {
     if settings.leader_election == LeaderElection::None {
         return Vec::new();
     }
@@ -218,13 +218,13 @@ fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
         let client = process_client(
             transport,
             (FLEET_REQUESTS, REQUEST_TIMEOUT),
-            (kind, &outside.metrics),
+            (kind, &given.metrics),
         );
-        Leader::new(&client, (namespace, name), &outside.clock)
+        Leader::new(&client, (namespace, name), &given.clock)
     };
     let place = (settings.namespace.as_str(), LEASE);
-    let mut leaders = vec![leader(&outside.management, ClusterKind::Management, place)];
-    if let Some(worker) = &outside.worker {
+    let mut leaders = vec![leader(&given.management, ClusterKind::Management, place)];
+    if let Some(worker) = &given.worker {
         leaders.push(leader(
             worker,
             ClusterKind::Worker,

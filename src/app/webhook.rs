@@ -79,7 +79,7 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
     for listener in params.admins {
         let state = AdminState {
             metrics: metrics.clone(),
-            pulse: None,
+            heartbeat: None,
             readiness: readiness.clone(),
             refresh: Arc::new(|| {}),
             fleet: None,

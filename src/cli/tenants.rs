@@ -16,7 +16,7 @@ use super::{
 use crate::api::reason::{Reason, Severity};
 use crate::commands::{
     inventory,
-    tenants::{self, News, Row},
+    tenants::{self, Row, TenantEvent},
 };
 use crate::settings::inventories;
 use crate::tenant::inventory::Inventory;
@@ -75,8 +75,8 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     }
     if flags.watch {
         let mut widths = Vec::new();
-        let mut hear = move |news| print(output, &mut widths, news);
-        runtime.block_on(tenants::watch(&source, &selection, &mut hear))?;
+        let mut handler = move |event| print(output, &mut widths, event);
+        runtime.block_on(tenants::watch(&source, &selection, &mut handler))?;
         return Ok(output::SUCCESS);
     }
     let rows = runtime.block_on(tenants::list(&source, &selection))?;
@@ -114,11 +114,11 @@ fn print_inventory(output: OutputFlags, rows: &[inventory::Row]) -> anyhow::Resu
 }
 
 /// Prints a change. Later lines have the widths of the first ones, as far as they suffice.
-fn print(output: OutputFlags, widths: &mut Vec<usize>, news: News) -> anyhow::Result<()> {
-    let rows = match news {
-        News::Listed(rows) => rows,
-        News::Row(row) => vec![*row],
-        News::Gone(tenant, name) => return gone(output, widths, (&tenant, &name)),
+fn print(output: OutputFlags, widths: &mut Vec<usize>, event: TenantEvent) -> anyhow::Result<()> {
+    let rows = match event {
+        TenantEvent::Listed(rows) => rows,
+        TenantEvent::Row(row) => vec![*row],
+        TenantEvent::Gone(tenant, name) => return gone(output, widths, (&tenant, &name)),
     };
     match output.output {
         Format::Table | Format::Wide => {

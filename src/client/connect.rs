@@ -1,7 +1,7 @@
 //! Creates clients for a tenant's clusters: transport, budget, timeout and health in one client.
 //!
 //! ```text
-//! kube::Client ──► TenantService: budget, circuit, timeout, border ──► trace ──► transport
+//! kube::Client ──► TenantService: budget, circuit, timeout, filter ──► trace ──► transport
 //! ```
 //!
 //! The transport is passed in: TLS in production, an in-memory cluster in tests. This client
@@ -29,12 +29,12 @@ use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
 use crate::client::{
-    border::{self, Shape, body, request},
     fence::{Fence, Fenced},
     health::{Health, HeldBack},
     memory::{Memory, Reservation},
     permits::{Permit, Priority},
     rate_limit::{Budget, Prepaid, SharedBudget},
+    response_filter::{self, Shape, body, request},
     transport::{OneCallAtATime, ResponseBody, Transport},
 };
 use crate::telemetry::{
@@ -241,7 +241,8 @@ impl Service<Request<Body>> for TenantService {
                     }
                 }
                 // These errors say nothing about the cluster.
-                Err(error) if error.is::<Fenced>() || border::is_page_too_large(&**error) => {}
+                Err(error)
+                    if error.is::<Fenced>() || response_filter::is_page_too_large(&**error) => {}
                 Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome.and_then(expected)
@@ -251,7 +252,7 @@ impl Service<Request<Body>> for TenantService {
 
 /// Refuses an answer that no API server gives.
 fn expected(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
-    border::expect_answer(response.status())?;
+    response_filter::expect_answer(response.status())?;
     Ok(response)
 }
 

@@ -5,9 +5,9 @@
 //! start time and a cause. The circuit behind that state is in `health/circuit.rs`.
 
 pub mod circuit;
+mod connectivity;
 mod retry_after;
 mod server_clock;
-mod state;
 
 use std::{error::Error, mem, sync::Arc, time::Duration};
 
@@ -19,18 +19,18 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub use self::state::State;
+pub use self::connectivity::Connectivity;
 use self::{
     circuit::{Circuit, Failure, Pass},
+    connectivity::Observations,
     retry_after::retry_after,
     server_clock::ServerClock,
-    state::Observations,
 };
 use crate::api::condition::ConditionType;
 use crate::client::{
-    border,
     clock::Clock,
     recurring::Recurring,
+    response_filter,
     tenant_status::TenantStatus,
     transport::{self, OneCallAtATime},
 };
@@ -117,7 +117,7 @@ impl Health {
     }
 
     /// Returns the current state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> Connectivity {
         self.observed.lock().calls.clone()
     }
 
@@ -130,7 +130,7 @@ impl Health {
     pub fn is_wrong(&self) -> bool {
         matches!(
             self.observed.lock().calls,
-            State::Degraded { .. } | State::Unreachable { .. }
+            Connectivity::Degraded { .. } | Connectivity::Unreachable { .. }
         )
     }
 
@@ -255,7 +255,7 @@ impl Health {
         }
     }
 
-    fn observe(&self, pass: Pass, failure: Option<Failure>, state: State) {
+    fn observe(&self, pass: Pass, failure: Option<Failure>, state: Connectivity) {
         let now = Instant::now();
         let mut is_closed = false;
         self.circuit.send_if_modified(|circuit| {
@@ -275,7 +275,7 @@ impl Health {
     }
 
     /// Records what calls have shown. A call that changes nothing costs one comparison.
-    fn enter(&self, next: State) {
+    fn enter(&self, next: Connectivity) {
         let is_well = next.is_well();
         let mut observed = self.observed.lock();
         if !observed.called(next) {
@@ -316,8 +316,8 @@ impl Observed<'_> {
         let status = answer.status();
         if !is_failure(status) {
             let state = match self.health.server_clock.minutes_ahead() {
-                None => State::Healthy,
-                Some(minutes) => State::ClocksDiffer { minutes },
+                None => Connectivity::Healthy,
+                Some(minutes) => Connectivity::ClocksDiffer { minutes },
             };
             self.health.observe(pass, None, state);
             return;
@@ -338,7 +338,7 @@ impl Observed<'_> {
             ),
             _ => format!("the API server answers {status}"),
         };
-        let state = State::Degraded { since, why };
+        let state = Connectivity::Degraded { since, why };
         self.health.observe(pass, Some(failure), state);
     }
 
@@ -352,7 +352,7 @@ impl Observed<'_> {
             let registration = &self.health.registration;
             tracing::warn!(%registration, cause, "cannot reach a worker cluster");
         }
-        let state = State::Unreachable { since, why };
+        let state = Connectivity::Unreachable { since, why };
         self.health.observe(pass, Some(Failure::Silence), state);
     }
 }
@@ -368,7 +368,7 @@ impl Drop for Observed<'_> {
 
 /// Returns true if the answer says something about the cluster rather than about the request.
 fn is_failure(status: StatusCode) -> bool {
-    border::expect_answer(status).is_err()
+    response_filter::expect_answer(status).is_err()
         || status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::UNAUTHORIZED

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::client::border;
+use crate::client::response_filter;
 
 /// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
 const PAGE: u32 = 100;
@@ -187,7 +187,7 @@ impl Pages {
 
     fn halve(&mut self, error: kube::Error) -> Result<(), kube::Error> {
         match &mut self.params.limit {
-            Some(objects @ 2..) if border::is_page_too_large(&error) => {
+            Some(objects @ 2..) if response_filter::is_page_too_large(&error) => {
                 *objects /= 2;
                 Ok(())
             }

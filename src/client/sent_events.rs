@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use parking_lot::Mutex;
 
-use crate::tenant::summary::{Moment, SentEvent};
+use crate::tenant::summary::{Rfc3339Time, SentEvent};
 
 /// How many are kept. A note has at most a kibibyte.
 const EVENTS_MAX: usize = 10;
@@ -23,7 +23,7 @@ impl SentEvents {
         let field = |text: &Option<String>| text.clone().unwrap_or_default();
         let kind = field(&about.kind);
         let sent = SentEvent {
-            at: Moment(now),
+            at: Rfc3339Time(now),
             is_warning: matches!(event.type_, EventType::Warning),
             reason: event.reason.clone(),
             about: format!("{kind} {}/{}", field(&about.namespace), field(&about.name)),

@@ -23,7 +23,7 @@ use crate::tenant::{
 #[derive(Debug, Default)]
 pub struct TenantStatus {
     report: Mutex<Report>,
-    bell: Notify,
+    notify: Notify,
     /// The tenant's statistics. Their changes notify no one.
     pub statistics: Statistics,
     /// The last Events about the tenant. They notify no one either.
@@ -59,13 +59,13 @@ impl TenantStatus {
 
     /// Waits until something has changed since the last wait.
     pub async fn changed(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 
     /// Wakes the writer of the status, because the stored status may differ from the one that was
     /// written.
     pub fn compare(&self) {
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Sets a condition; returns true if it changed.
@@ -80,7 +80,7 @@ impl TenantStatus {
             is_news
         };
         if news {
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
         news
     }
@@ -131,7 +131,7 @@ impl TenantStatus {
             (is_news, is_news || profile != Some(outcome.profile))
         };
         if is_written {
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
         is_news
     }
@@ -141,7 +141,7 @@ impl TenantStatus {
     pub fn update(&self, change: impl FnOnce(&mut Report) -> bool) {
         let news = change(&mut self.report.lock());
         if news {
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
     }
 

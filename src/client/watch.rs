@@ -19,7 +19,8 @@ use kube::{Api, Client, Resource};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{
-    account, border, forbidden::denied, health::Health, jitter, pages, retry_delay::RetryDelay,
+    account, forbidden::denied, health::Health, jitter, pages, response_filter,
+    retry_delay::RetryDelay,
 };
 use crate::telemetry::chain::chain;
 
@@ -105,7 +106,7 @@ where
             let event = match next.await {
                 Ok(Some(Ok(event))) => admit(event).inspect_err(|_| current = begin(page)),
                 // A page of one object is never too large.
-                Ok(Some(Err(error))) if border::is_page_too_large(&error) && page > 1 => {
+                Ok(Some(Err(error))) if response_filter::is_page_too_large(&error) && page > 1 => {
                     current = begin(page / 2);
                     continue;
                 }
@@ -206,7 +207,7 @@ where
 /// later.
 fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Error, u32)) {
     let why = refusal(error);
-    let is_often_an_accident = |why| border::has_ended(why) || is_denied(why);
+    let is_often_an_accident = |why| response_filter::has_ended(why) || is_denied(why);
     let first = if why.is_some_and(is_often_an_accident) {
         2
     } else {
@@ -261,7 +262,7 @@ fn refusal(error: &watcher::Error) -> Option<&(dyn Error + 'static)> {
 }
 
 fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
-    border::is_refusal(cause)
+    response_filter::is_refusal(cause)
         || account::is_full(cause)
         || cause.is::<ListTooLong>()
         || is_denied(cause)
@@ -350,7 +351,7 @@ mod tests {
             reported.lock().unwrap().push(page);
             let answer = match page {
                 0..20 => Ok(Event::InitDone),
-                _ => Err(border::page_too_large()),
+                _ => Err(response_filter::page_too_large()),
             };
             stream::iter([Ok(Event::<ConfigMap>::Init), answer]).chain(stream::pending())
         };
@@ -405,7 +406,7 @@ mod tests {
     #[test]
     fn a_failure_of_the_connection_is_no_refusal() {
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        let refused = std::io::Error::other(border::refused_name());
+        let refused = std::io::Error::other(response_filter::refused_name());
         let why = |error| {
             let error = watcher::Error::WatchFailed(kube::Error::ReadEvents(error));
             refusal(&error).map(ToString::to_string)
@@ -418,7 +419,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_object_that_is_too_large_by_itself_is_an_error() {
         let watch = |_| {
-            let failed = Err(border::page_too_large());
+            let failed = Err(response_filter::page_too_large());
             stream::iter([failed]).chain(stream::pending::<watcher::Result<Event<ConfigMap>>>())
         };
         let mut events = Box::pin(relisted(RELIST, 1, watch, Ok));

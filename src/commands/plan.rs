@@ -283,12 +283,12 @@ impl Tenant {
             Ok(lacking) => lacking?,
             Err(invalid) => return Some(answer.not_served(&invalid.into())),
         };
-        let (supplied, writes) = supplied(found, lacking);
+        let (patched, writes) = patched(found, lacking);
         let supposed = Answer {
             writes,
             ..answer.clone()
         };
-        let decided = self.decide(&supplied, index, supposed);
+        let decided = self.decide(&patched, index, supposed);
         Some(decided.unwrap_or_else(|not_served| answer.not_served(&not_served)))
     }
 
@@ -304,7 +304,7 @@ impl Tenant {
             machine_deployments_max: self.policy.machine_deployments_max,
         };
         let deployment = validate(&found, &policy)?;
-        let deployment = self.equip(deployment, &mut answer);
+        let deployment = self.with_node_credentials(deployment, &mut answer);
         answer.inputs = differing(&deployment.provenance, &found.observed);
         let documents = if is_current(&deployment, &found.observed) {
             None
@@ -352,7 +352,7 @@ impl Tenant {
 
     /// Returns the deployment with its own fetch token, if it has one. If it would get one, adds
     /// that to the writes.
-    fn equip(&self, deployment: Deployment, answer: &mut Answer) -> Deployment {
+    fn with_node_credentials(&self, deployment: Deployment, answer: &mut Answer) -> Deployment {
         if deployment.settings.node_credentials == NodeCredentials::Shared {
             return deployment;
         }
@@ -428,21 +428,21 @@ impl Tenant {
 }
 
 /// Returns the machine deployment as it would be served, and the writes that this needs.
-fn supplied(
+fn patched(
     found: &Arc<MachineDeployment>,
     lacking: Lacking,
 ) -> (Arc<MachineDeployment>, Vec<String>) {
     let mut writes = Vec::new();
-    let mut supplied = Arc::clone(found);
+    let mut patched = Arc::clone(found);
     if lacking.finalizer {
         writes.push("add the finalizer to the machine deployment".to_owned());
     }
     if let Some(profile) = lacking.profile {
         writes.push(format!("annotate the machine deployment with {profile}"));
-        let annotations = Arc::make_mut(&mut supplied).annotations_mut();
+        let annotations = Arc::make_mut(&mut patched).annotations_mut();
         annotations.insert(PROFILE.to_owned(), profile.to_owned());
     }
-    (supplied, writes)
+    (patched, writes)
 }
 
 /// Returns the inputs that differ from those that the annotations of the bootstrap Secret record.

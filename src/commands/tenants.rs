@@ -67,7 +67,7 @@ impl Row {
 
 /// A change while watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum TenantEvent {
     /// All tenants, once at the beginning.
     Listed(Vec<Row>),
     /// A tenant that is new, or that has changed.
@@ -77,13 +77,13 @@ pub enum News {
 }
 
 /// Receives the changes. An error ends the watch.
-pub type Hear = dyn FnMut(News) -> anyhow::Result<()> + Send;
+pub type EventHandler = dyn FnMut(TenantEvent) -> anyhow::Result<()> + Send;
 
 /// A tenant's namespace, and the name of its WorkerCluster.
 type Key = (String, String);
 
 /// The last known rows.
-type Known = BTreeMap<Key, Row>;
+type Rows = BTreeMap<Key, Row>;
 
 /// Returns the tenants, in the order of their namespaces.
 ///
@@ -115,15 +115,15 @@ pub async fn machine_deployments(
     Ok(entries.map(|entry| entry.name).collect())
 }
 
-/// Passes all tenants to `hear`, and then every change, until `hear` returns an error.
+/// Passes all tenants to `handler`, and then every change, until `handler` returns an error.
 ///
 /// # Errors
 ///
-/// The first list fails, or `hear` returns an error.
+/// The first list fails, or `handler` returns an error.
 pub async fn watch(
     source: &KubeconfigSource,
     selection: &Selection,
-    hear: &mut Hear,
+    handler: &mut EventHandler,
 ) -> anyhow::Result<()> {
     let client = ClusterClient::management(source).await?.client;
     let apis = selection.apis::<WorkerCluster>(&client);
@@ -137,7 +137,7 @@ pub async fn watch(
         events.map(move |event| (limit.clone(), event)).boxed()
     });
     let mut events = stream::select_all(watches);
-    let mut known = Known::new();
+    let mut known = Rows::new();
     let mut listed = BTreeSet::new();
     while let Some((limit, event)) = events.next().await {
         match event {
@@ -148,7 +148,7 @@ pub async fn watch(
                 if to_list > 0 {
                     known.insert(key(&row), row);
                 } else {
-                    update(&mut known, row, hear)?;
+                    update(&mut known, row, handler)?;
                 }
             }
             Ok(Event::InitDone) if to_list > 0 => {
@@ -157,20 +157,20 @@ pub async fn watch(
                     ensure_namespace(&client, namespace).await?;
                 }
                 if to_list == 0 {
-                    hear(News::Listed(known.values().cloned().collect()))?;
+                    handler(TenantEvent::Listed(known.values().cloned().collect()))?;
                 }
             }
             Ok(Event::InitDone) => {
                 let is_gone = |key: &Key| covers(limit.as_ref(), &key.0) && !listed.contains(key);
                 for ((tenant, name), _) in known.extract_if(.., |key, _| is_gone(key)) {
-                    hear(News::Gone(tenant, name))?;
+                    handler(TenantEvent::Gone(tenant, name))?;
                 }
             }
-            Ok(Event::Apply(found)) => update(&mut known, row_of(&found), hear)?,
+            Ok(Event::Apply(found)) => update(&mut known, row_of(&found), handler)?,
             Ok(Event::Delete(found)) => {
                 let (tenant, name) = key(&row_of(&found));
                 known.remove(&(tenant.clone(), name.clone()));
-                hear(News::Gone(tenant, name))?;
+                handler(TenantEvent::Gone(tenant, name))?;
             }
             // An error at first is a mistake of the user; later it is transient.
             Err(watcher::Error::InitialListFailed(error)) if to_list > 0 => {
@@ -182,10 +182,10 @@ pub async fn watch(
     Ok(())
 }
 
-/// Passes a row to `hear` if it is not the known one.
-fn update(known: &mut Known, row: Row, hear: &mut Hear) -> anyhow::Result<()> {
+/// Passes a row to `handler` if it is not the known one.
+fn update(known: &mut Rows, row: Row, handler: &mut EventHandler) -> anyhow::Result<()> {
     if known.get(&key(&row)) != Some(&row) {
-        hear(News::Row(Box::new(row.clone())))?;
+        handler(TenantEvent::Row(Box::new(row.clone())))?;
         known.insert(key(&row), row);
     }
     Ok(())

@@ -73,7 +73,7 @@ pub struct Context {
     /// The machine deployments' own credentials.
     pub node_credentials: NodeCredentials,
     /// The registry credentials as they were last read, or why they cannot be used.
-    pub registry_credentials: registry_credentials::Known,
+    pub registry_credentials: registry_credentials::CredentialsCache,
     /// Delays of machine deployments that failed.
     pub backoff: Arc<Backoff>,
     /// Machine deployments that wait until their worker cluster is healthy.

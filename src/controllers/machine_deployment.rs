@@ -22,7 +22,7 @@ use tracing::Instrument;
 use self::{
     apply::apply,
     dereference::dereference,
-    ensure_finalizer::supply,
+    ensure_finalizer::ensure_finalizer,
     error::Error,
     update_status::{Tried, update_status},
 };
@@ -229,7 +229,7 @@ async fn serve(
     let Some(lacking) = lacking else {
         return Ok(Served::without_next(ServedKind::Ignored));
     };
-    let machine_deployment = supply(context, machine_deployment, lacking).await?;
+    let machine_deployment = ensure_finalizer(context, machine_deployment, lacking).await?;
     // The profile that it names is recorded even if it cannot be served.
     let engagement = &context.engagement;
     let home = &engagement.home.namespace;
@@ -261,7 +261,7 @@ async fn converge(
     let span = tracing::Span::current();
     span.record("profile_version", &deployment.provenance.profile_version);
     // Get the token that its machines fetch with. (client, or memory if it is known)
-    let deployment = credentials::equip(context, deployment)
+    let deployment = credentials::ensure_node_credentials(context, deployment)
         .instrument(tracing::info_span!("credentials"))
         .await?;
     // Plan what should exist. (pure; nothing is rendered if the existing documents are current)

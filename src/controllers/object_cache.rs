@@ -44,7 +44,7 @@ pub enum News {
 
 /// A logical time that orders records and the beginnings of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct LogicalTime(u64);
 
 /// The number of deletions that are remembered. A tenant has fewer concurrent writes.
 const GONE_MAX: usize = 64;
@@ -63,18 +63,18 @@ pub struct ObjectCache {
 struct Inner {
     objects: Stored,
     /// The uids of objects that we deleted, with the time, until the watch reports the deletion.
-    tombstones: HashMap<String, Moment>,
+    tombstones: HashMap<String, LogicalTime>,
     /// The uids of the objects that the watch last reported as deleted, with the time. The answer
     /// to one of our writes may arrive after that.
-    gone: VecDeque<(String, Moment)>,
+    gone: VecDeque<(String, LogicalTime)>,
     /// The beginning of the current list.
-    list: Option<Moment>,
-    /// The last moment that was issued.
-    last: Moment,
+    list: Option<LogicalTime>,
+    /// The last time that was issued.
+    last: LogicalTime,
 }
 
 impl Inner {
-    fn now(&mut self) -> Moment {
+    fn now(&mut self) -> LogicalTime {
         self.last.0 += 1;
         self.last
     }
@@ -88,7 +88,7 @@ impl Inner {
     }
 
     /// Returns true if something was recorded before the current list began.
-    fn precedes_list(&self, at: Moment) -> bool {
+    fn precedes_list(&self, at: LogicalTime) -> bool {
         self.list.is_some_and(|began| at < began)
     }
 }
@@ -101,7 +101,7 @@ impl ObjectCache {
             tombstones: HashMap::new(),
             gone: VecDeque::new(),
             list: None,
-            last: Moment::default(),
+            last: LogicalTime::default(),
         };
         Self {
             inner: Mutex::new(inner),
@@ -129,8 +129,8 @@ impl ObjectCache {
         self.len() == 0
     }
 
-    /// Returns the current moment. Take it before a call is sent.
-    pub fn now(&self) -> Moment {
+    /// Returns the current logical time. Take it before a call is sent.
+    pub fn now(&self) -> LogicalTime {
         self.inner.lock().now()
     }
 
@@ -197,7 +197,7 @@ impl ObjectCache {
     /// Records that the watch has listed every object. Returns the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.inner.lock();
-        let began = inner.list.take().unwrap_or(Moment(u64::MAX));
+        let began = inner.list.take().unwrap_or(LogicalTime(u64::MAX));
         inner.tombstones.retain(|_, at| *at > began);
         let gone: Vec<String> = inner
             .objects
@@ -214,7 +214,7 @@ impl ObjectCache {
 
     /// Records an object that a call wrote or read, with the digest of its bytes. The call was sent
     /// after `asked`.
-    pub fn verified(&self, metadata: ObjectMeta, content: Digest, asked: Moment) {
+    pub fn verified(&self, metadata: ObjectMeta, content: Digest, asked: LogicalTime) {
         let Some(name) = metadata.name.clone() else {
             return;
         };

@@ -72,7 +72,8 @@ struct Inner {
     contents: Contents,
     /// The memory that tenants share.
     memory: Arc<Memory>,
-    bells: HashMap<String, watch::Sender<()>>,
+    /// Notify the subscribers of a namespace.
+    senders: HashMap<String, watch::Sender<()>>,
     /// The ledgers, by namespace, decide which profiles are kept. Default profiles do not count.
     ledgers: HashMap<String, Ledger>,
     /// The profiles that have room now, but whose content must be read.
@@ -82,23 +83,23 @@ struct Inner {
 /// A subscription to the changes of one namespace's profiles.
 #[derive(Debug)]
 pub struct ProfileChanges {
-    bell: watch::Receiver<()>,
+    receiver: watch::Receiver<()>,
 }
 
 impl ProfileChanges {
     /// Waits for a change since the last wait.
     pub async fn changed(&mut self) {
         // The store outlives its subscribers. If it is gone, the process is about to end.
-        if self.bell.changed().await.is_err() {
+        if self.receiver.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
 impl Inner {
-    fn ring(&self, (namespace, _): &Key) {
-        if let Some(bell) = self.bells.get(namespace) {
-            bell.send_replace(());
+    fn send_change(&self, (namespace, _): &Key) {
+        if let Some(sender) = self.senders.get(namespace) {
+            sender.send_replace(());
         }
     }
 
@@ -131,7 +132,7 @@ impl Inner {
         }
         let changed = self.on_top_of(key);
         self.forget_resolved(namespace, &changed);
-        self.ring(key);
+        self.send_change(key);
         changed
     }
 
@@ -264,10 +265,10 @@ impl ProfileStore {
     /// Subscribes to the changes of one namespace's profiles.
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
         let mut inner = self.inner.write();
-        inner.make_room_for_bells();
-        let bell = inner.bells.entry(namespace.to_owned()).or_default();
+        inner.make_room_for_senders();
+        let sender = inner.senders.entry(namespace.to_owned()).or_default();
         ProfileChanges {
-            bell: bell.subscribe(),
+            receiver: sender.subscribe(),
         }
     }
 

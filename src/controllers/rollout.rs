@@ -84,7 +84,7 @@ impl Rollout {
     pub async fn run(self) {
         let mut calm = Calm::default();
         loop {
-            self.slots.bell.notified().await;
+            self.slots.notify.notified().await;
             while !self.slots.requests.lock().is_empty() {
                 self.observe(&mut calm);
                 tokio::time::sleep(INTERVAL).await;

@@ -205,7 +205,7 @@ impl Controllers {
             secrets: cache(),
             tokens,
             node_credentials: NodeCredentials::default(),
-            registry_credentials: state::registry_credentials::Known::default(),
+            registry_credentials: state::registry_credentials::CredentialsCache::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),
             resync: Arc::new(ResyncQueue::new(&policy, tenant_status)),

@@ -256,7 +256,7 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) -> New
         News::Restored => context.was_restored(),
     }
     if name == FETCHER_TOKEN {
-        context.engagement.cluster_info_bell.notify_one();
+        context.engagement.cluster_info_notify.notify_one();
     }
     context.triggers.enqueue(Affected::Made(name));
     news

@@ -337,7 +337,7 @@ impl Task {
     ) {
         let leave = stop.child_token();
         let (sender, cluster_info) = watch::channel(Arc::clone(&attempt.cluster_info));
-        let bell = Arc::new(Notify::new());
+        let notify = Arc::new(Notify::new());
         let foreign_write = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.registered.id.clone(),
@@ -352,7 +352,7 @@ impl Task {
             defaults: self.shared.defaults.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             cluster_info,
-            cluster_info_bell: Arc::clone(&bell),
+            cluster_info_notify: Arc::clone(&notify),
             foreign_write: Arc::clone(&foreign_write),
             worker_cluster: self.registered.last.subscribe(),
             tenant_status: Arc::clone(&self.registered.status),
@@ -375,7 +375,7 @@ impl Task {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
+            () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &notify) => {}
             () = engage::until_another_serves(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_probing(&attempt) => {}
             () = engage::keep_credential(keeping) => {}

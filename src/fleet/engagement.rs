@@ -185,7 +185,7 @@ pub struct Engagement {
     /// The cluster info. It is read again from time to time.
     pub cluster_info: watch::Receiver<Arc<ClusterInfo>>,
     /// Notified when the cluster info must be read again before the interval ends.
-    pub cluster_info_bell: Arc<Notify>,
+    pub cluster_info_notify: Arc<Notify>,
     /// Notified when another program wrote an object in the worker cluster that we write.
     pub foreign_write: Arc<Notify>,
     /// The last known WorkerCluster.

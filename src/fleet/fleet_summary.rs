@@ -19,7 +19,7 @@ use crate::telemetry::metrics::{
 use crate::tenant::{
     report::Report,
     summary::State,
-    summary::{self, FleetSummary, Known, Row, Sort},
+    summary::{self, FleetSummary, Row, ServedTenant, Sort},
 };
 
 /// The numbers of the fleet, by metric label.
@@ -125,7 +125,7 @@ fn row(registered: &RegisteredCluster) -> Row {
     }
     let statistics = registered.status.statistics.read();
     registered.status.read(|report| {
-        let known = Known {
+        let known = ServedTenant {
             report,
             status,
             statistics,

@@ -189,7 +189,7 @@ impl SingleCluster {
     async fn serve(&self, cluster_info: ClusterInfo, cancel: &CancellationToken) {
         let leave = cancel.child_token();
         let (sender, cluster_info) = watch::channel(Arc::new(cluster_info));
-        let bell = Arc::new(Notify::new());
+        let notify = Arc::new(Notify::new());
         // There is no WorkerCluster, and none will be created.
         let nobody = watch::Sender::new(None);
         let engagement = Engagement {
@@ -209,7 +209,7 @@ impl SingleCluster {
             defaults: self.shared.defaults.clone(),
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             cluster_info,
-            cluster_info_bell: Arc::clone(&bell),
+            cluster_info_notify: Arc::clone(&notify),
             // There is no other manager to look for.
             foreign_write: Arc::default(),
             worker_cluster: nobody.subscribe(),
@@ -229,7 +229,7 @@ impl SingleCluster {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = reading.keep(&sender, &bell) => {}
+            () = reading.keep(&sender, &notify) => {}
             () = self.keep_probing() => {}
             () = leave.cancelled() => {}
         }

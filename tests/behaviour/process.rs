@@ -4,7 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use osm::app::{self, Inside};
+use osm::app::{self, LocalDependencies};
 use osm::render_worker::{Pool, Renderer};
 use osm::settings::RunFlags;
 use osm::telemetry::metrics::Metrics;
@@ -109,12 +109,12 @@ impl Manager {
         let metrics = Metrics::new();
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let inside = Inside {
+        let local = LocalDependencies {
             admin: ok(TcpListener::bind("127.0.0.1:0").await, "a port is free"),
             metrics: metrics.clone(),
             renderer: Renderer::Workers(workers),
         };
-        let app = app::run_on(settings, inside, cancel.clone());
+        let app = app::run_on(settings, local, cancel.clone());
         tasks.spawn(app);
         Self {
             metrics,

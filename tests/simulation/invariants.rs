@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fake_cluster::{Cluster, Moment, Verb, object};
+use fake_cluster::{Cluster, HistoryEntry, Verb, object};
 use http::Method;
 use osm::api::names::{CLOUD_INIT_SETTINGS, INPUTS, MADE_FOR_REVISION};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
 pub type Held = Result<(), String>;
 
 /// Whether somebody else than the manager made a state of an object.
-type Foreign<'a> = dyn Fn(&Moment) -> bool + 'a;
+type Foreign<'a> = dyn Fn(&HistoryEntry) -> bool + 'a;
 
 /// What the requests since the last look tell; they are forgotten.
 pub fn requests(model: &mut Model) -> Held {
@@ -96,8 +96,8 @@ pub fn histories(model: &Model) -> Held {
             let names = made_names(tenant.name, number);
             let machine = worker.history(object("machinedeployments", "kube-system", &name));
             let told = |held: Held| held.map_err(|problem| format!("{name}: {problem}"));
-            let is_foreign = |moment: &Moment| {
-                let key = (tenant.name.to_owned(), moment.revision);
+            let is_foreign = |entry: &HistoryEntry| {
+                let key = (tenant.name.to_owned(), entry.revision);
                 model.foreign.contains(&key)
             };
             told(foreign_finalizers(&machine, &is_foreign))?;
@@ -126,17 +126,17 @@ pub fn histories(model: &Model) -> Held {
 
 /// A document has other bytes than the last one that we wrote only where somebody has changed what
 /// stands in it: each such change is the reason of one other document at most.
-fn unchanged(document: &[Moment], (inputs, is_foreign): (&[Instant], &Foreign<'_>)) -> Held {
+fn unchanged(document: &[HistoryEntry], (inputs, is_foreign): (&[Instant], &Foreign<'_>)) -> Held {
     let mut before: Option<&Value> = None;
     let mut changes = 0;
-    for moment in document.iter().filter(|moment| !is_foreign(moment)) {
-        let Some(found) = moment.object.as_deref() else {
+    for entry in document.iter().filter(|entry| !is_foreign(entry)) {
+        let Some(found) = entry.object.as_deref() else {
             continue;
         };
         let bytes = &found["data"];
         changes += usize::from(before.is_some_and(|before| before != bytes));
         before = Some(bytes);
-        let reasons = inputs.iter().filter(|changed| **changed <= moment.at);
+        let reasons = inputs.iter().filter(|changed| **changed <= entry.at);
         let reasons = reasons.count();
         if changes > reasons {
             let name = &found["metadata"]["name"];
@@ -162,9 +162,12 @@ fn told_apart(worker: &Cluster, tenant: &str) -> Held {
     Ok(())
 }
 
-fn foreign_finalizers(machine: &[Moment], is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
-    let has = |moment: &Moment| {
-        let found = moment.object.as_deref()?;
+fn foreign_finalizers(
+    machine: &[HistoryEntry],
+    is_foreign: &dyn Fn(&HistoryEntry) -> bool,
+) -> Held {
+    let has = |entry: &HistoryEntry| {
+        let found = entry.object.as_deref()?;
         let finalizers = found["metadata"]["finalizers"].as_array()?;
         finalizers.contains(&json!(FOREIGN)).then_some(())
     };
@@ -177,24 +180,24 @@ fn foreign_finalizers(machine: &[Moment], is_foreign: &dyn Fn(&Moment) -> bool) 
 }
 
 /// The state of an object at a revision.
-fn at(history: &[Moment], revision: u64) -> Option<&Value> {
+fn at(history: &[HistoryEntry], revision: u64) -> Option<&Value> {
     let until = history
         .iter()
-        .take_while(|moment| moment.revision <= revision);
+        .take_while(|entry| entry.revision <= revision);
     until.last()?.object.as_deref()
 }
 
 /// The manager deletes it only once its machine deployment is deleted or gone.
 fn kubelet_kubeconfig(
-    history: &[Moment],
-    machine: &[Moment],
-    is_foreign: &dyn Fn(&Moment) -> bool,
+    history: &[HistoryEntry],
+    machine: &[HistoryEntry],
+    is_foreign: &dyn Fn(&HistoryEntry) -> bool,
 ) -> Held {
-    for moment in history {
-        if moment.object.is_some() || is_foreign(moment) {
+    for entry in history {
+        if entry.object.is_some() || is_foreign(entry) {
             continue;
         }
-        let owner = at(machine, moment.revision);
+        let owner = at(machine, entry.revision);
         if owner.is_some_and(|owner| owner["metadata"]["deletionTimestamp"].is_null()) {
             return Err("the kubelet's kubeconfig was deleted beside a living owner".to_owned());
         }
@@ -204,8 +207,8 @@ fn kubelet_kubeconfig(
 
 /// The two documents of a machine deployment.
 struct Documents {
-    bootstrap: Vec<Moment>,
-    provisioning: Vec<Moment>,
+    bootstrap: Vec<HistoryEntry>,
+    provisioning: Vec<HistoryEntry>,
     went_back: Option<(u64, Instant, Duration)>,
 }
 
@@ -213,24 +216,24 @@ impl Documents {
     /// A machine that finds a bootstrap document finds, at that moment or later, a provisioning
     /// document that is not older, unless a restoration took it away or brought back another, and
     /// no list has shown that.
-    fn check(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
-        for moment in &self.bootstrap {
-            let Some(bootstrap) = moment.object.as_deref() else {
+    fn check(&self, is_foreign: &dyn Fn(&HistoryEntry) -> bool) -> Held {
+        for entry in &self.bootstrap {
+            let Some(bootstrap) = entry.object.as_deref() else {
                 continue;
             };
-            if is_foreign(moment) {
+            if is_foreign(entry) {
                 continue;
             }
-            let provisioning = at(&self.provisioning, moment.revision);
+            let provisioning = at(&self.provisioning, entry.revision);
             let was_foreign = self
                 .provisioning
                 .iter()
                 .rev()
-                .find(|found| found.revision <= moment.revision)
+                .find(|found| found.revision <= entry.revision)
                 .is_some_and(is_foreign);
             let is_unseen = match provisioning {
-                Some(provisioning) => self.is_unseen(provisioning, moment.at),
-                None => self.went_back_before(moment.at),
+                Some(provisioning) => self.is_unseen(provisioning, entry.at),
+                None => self.went_back_before(entry.at),
             };
             if was_foreign || is_unseen {
                 continue;
@@ -251,20 +254,20 @@ impl Documents {
 
     /// Other bytes of the provisioning document are written while there is no bootstrap document,
     /// or one of the same revision, or one that a restoration brought back and no watch has shown.
-    fn replaced(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
+    fn replaced(&self, is_foreign: &dyn Fn(&HistoryEntry) -> bool) -> Held {
         let mut before: Option<&Value> = None;
-        for moment in &self.provisioning {
-            let Some(found) = moment.object.as_deref() else {
+        for entry in &self.provisioning {
+            let Some(found) = entry.object.as_deref() else {
                 continue;
             };
             let bytes = |object: &Value| object["data"].clone();
             let is_other = before.is_some_and(|before| bytes(before) != bytes(found));
             before = Some(found);
-            let Some(bootstrap) = at(&self.bootstrap, moment.revision) else {
+            let Some(bootstrap) = at(&self.bootstrap, entry.revision) else {
                 continue;
             };
             let of = |object: &Value| object["metadata"]["annotations"][MADE_FOR_REVISION].clone();
-            let is_excused = is_foreign(moment) || self.is_unseen(bootstrap, moment.at);
+            let is_excused = is_foreign(entry) || self.is_unseen(bootstrap, entry.at);
             if is_other && !is_excused && of(bootstrap) != of(found) {
                 return Err("provisioning changed under an old bootstrap document".to_owned());
             }

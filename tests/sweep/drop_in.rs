@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use fake_cluster::{Cluster, Fault, Matcher, Options, Verb, object};
 use osm::{
-    app::single::{self, Outside},
+    app::single::{self, Dependencies},
     client::clock::Clock,
     render_worker::Renderer,
     settings::drop_in::{CONTROLLER_FLAGS, DropInSettings, read},
@@ -111,7 +111,7 @@ impl Place {
         let life = Life::new();
         let manager = account("kube-system");
         let worker = self.worker.as_ref();
-        let outside = Outside {
+        let given = Dependencies {
             management: transport("single", self.cluster.front_as(&manager), None, &life),
             worker: worker.map(|it| transport("worker", it.front_as(&manager), None, &life)),
             certificate_authority: b"authority".as_slice().into(),
@@ -126,7 +126,7 @@ impl Place {
         if self.worker.is_some() {
             flags.push("-worker-cluster-kubeconfig=in-memory");
         }
-        tasks.spawn(single::run_with(settings(&flags), outside, cancel.clone()));
+        tasks.spawn(single::run_with(settings(&flags), given, cancel.clone()));
         Process {
             cancel,
             tasks,

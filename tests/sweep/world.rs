@@ -7,7 +7,7 @@ use clap::Parser;
 use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb, object};
 use jiff::SignedDuration;
 use osm::{
-    app::{self, Outside},
+    app::{self, Dependencies},
     client::{clock::Clock, connect::Connector, memory::Memory},
     render_worker::Renderer,
     settings::{RunFlags, Settings},
@@ -217,21 +217,21 @@ impl World {
         let manager = account(ACCOUNT);
         let front = self.management.front_as(&manager);
         let management = transport("management", front, None, life);
-        let outside = Outside {
+        let given = Dependencies {
             leases: management.clone(),
             management,
             connector: self.connector(life),
             clock: self.clock(),
             default_profiles: fixtures::default_profiles(),
             admin: None,
-            lifeline: tokio::runtime::Handle::current(),
+            runtime: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
             renderer: self.renderer.clone(),
             memory: Arc::new(Memory::unlimited()),
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let run = app::run_with(self.settings.clone(), outside, cancel.clone());
+        let run = app::run_with(self.settings.clone(), given, cancel.clone());
         tasks.spawn(run);
         Process { cancel, tasks }
     }

@@ -73,7 +73,7 @@ impl Inner {
 
 /// One state in the history of an object.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub struct HistoryEntry {
     /// When it began.
     pub at: Instant,
     /// The revision of the change.
@@ -221,7 +221,7 @@ impl Cluster {
     }
 
     /// The states of an object, oldest first, as far as the log goes back.
-    pub fn history(&self, wanted: ObjectRef<'_>) -> Vec<Moment> {
+    pub fn history(&self, wanted: ObjectRef<'_>) -> Vec<HistoryEntry> {
         let state = self.inner.lock();
         let Some(kind) = state.kind_by_resource(wanted.resource) else {
             return Vec::new();
@@ -231,7 +231,7 @@ impl Cluster {
             .log()
             .filter(|change| change.storage == kind.storage)
             .filter(|change| change.key.0 == wanted.namespace && change.key.1 == wanted.name)
-            .map(|change| Moment {
+            .map(|change| HistoryEntry {
                 at: change.at,
                 revision: change.revision,
                 object: (!change.deleted).then(|| Arc::clone(&change.object)),

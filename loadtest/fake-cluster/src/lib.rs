@@ -77,7 +77,7 @@ pub use crate::{
     auth::User,
     authority::Identity,
     backup::{Backup, Revisions},
-    cluster::{Cluster, Moment, ObjectRef, object},
+    cluster::{Cluster, HistoryEntry, ObjectRef, object},
     fault::{Chunks, EventFilter, Fault, FaultId, Matcher},
     front::{tls::TlsFront, tower::Front},
     rbac::{Grant, RoleName},

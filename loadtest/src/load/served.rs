@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fake_cluster::{AuditEntry, Moment, Verb, object};
+use fake_cluster::{AuditEntry, HistoryEntry, Verb, object};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -66,7 +66,7 @@ pub async fn until_made(worker: &Worker, name: &str, (annotation, value): (&str,
 }
 
 /// When an annotation had a value for the first time.
-fn first(history: &[Moment], annotation: &str, value: &str) -> Option<Instant> {
+fn first(history: &[HistoryEntry], annotation: &str, value: &str) -> Option<Instant> {
     let has_it = |object: &Value| {
         let annotations = object.pointer("/metadata/annotations");
         annotations
@@ -74,9 +74,9 @@ fn first(history: &[Moment], annotation: &str, value: &str) -> Option<Instant> {
             .and_then(Value::as_str)
             == Some(value)
     };
-    let mut moments = history.iter();
-    let found = moments.find(|moment| moment.object.as_deref().is_some_and(has_it));
-    found.map(|moment| moment.at)
+    let mut entries = history.iter();
+    let found = entries.find(|entry| entry.object.as_deref().is_some_and(has_it));
+    found.map(|entry| entry.at)
 }
 
 /// When the manager began to serve a worker cluster.

@@ -25,7 +25,7 @@ use crate::api::{
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     report::{ConditionState, Outcome, Report},
-    summary::{self, Known, Moment, Queue, Row, Statistics},
+    summary::{self, Queue, Rfc3339Time, Row, ServedTenant, Statistics},
 };
 
 const TOKEN: &str = "t0ken-of-sixteen-bytes";
@@ -62,7 +62,7 @@ pub(super) fn a_row(name: &str, message: &str) -> Row {
         user_data_bytes_max: Some(19_000),
         call_latency: Some(Duration::from_micros(12_340)),
     };
-    let known = Known {
+    let known = ServedTenant {
         report: &a_report(message),
         status: None,
         statistics,
@@ -73,7 +73,7 @@ pub(super) fn a_row(name: &str, message: &str) -> Row {
 pub(super) fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
     let page = FleetPage::new(access, Rows(rows));
     AdminState {
-        pulse: None,
+        heartbeat: None,
         metrics: Metrics::new(),
         readiness: Readiness::waiting_for(&[]),
         refresh: Arc::new(|| {}),
@@ -328,7 +328,7 @@ async fn headings_sort_and_keep_the_filter() {
 async fn each_number_of_the_summary_leads_to_its_tenants() {
     let hostile = Row {
         reason: Some("A&b=c#<i>".to_owned()),
-        since: Some(Moment(Timestamp::from_second(4_000).unwrap())),
+        since: Some(Rfc3339Time(Timestamp::from_second(4_000).unwrap())),
         ..a_row("lisbon/worker", "two")
     };
     let state = a_state(on_loopback(), vec![a_row("berlin/worker", "one"), hostile]);

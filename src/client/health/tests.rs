@@ -141,18 +141,18 @@ async fn the_board_says_what_the_circuit_says() {
 #[tokio::test(start_paused = true)]
 async fn a_state_keeps_its_beginning_and_says_its_last_cause() {
     let (health, _) = a_health();
-    assert_eq!(health.state(), State::Unknown);
+    assert_eq!(health.state(), Connectivity::Unknown);
     for cause in ["refused", "reset", "refused"] {
         health.due().await;
         let error = std::io::Error::other(cause);
         health.admit(&Method::GET).unwrap().unreachable(&error);
         let since = Timestamp::UNIX_EPOCH;
         let why = cause.to_owned();
-        assert_eq!(health.state(), State::Unreachable { since, why });
+        assert_eq!(health.state(), Connectivity::Unreachable { since, why });
     }
     tokio::time::sleep(Duration::from_mins(1)).await;
     answered(&health, StatusCode::BAD_GATEWAY, 1).await;
-    let State::Degraded { since, .. } = health.state() else {
+    let Connectivity::Degraded { since, .. } = health.state() else {
         panic!("{:?}", health.state());
     };
     assert!(since > Timestamp::UNIX_EPOCH, "another state has begun");
@@ -174,7 +174,7 @@ async fn who_waits_until_it_is_well_wakes_when_it_is() {
         probe.answered(&an_answer(StatusCode::OK));
     };
     tokio::join!(health.well(), heal);
-    assert_eq!(health.state(), State::Healthy);
+    assert_eq!(health.state(), Connectivity::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +212,7 @@ async fn a_state_that_was_forgotten_is_news_again() {
     answered(&health, StatusCode::OK, 1).await;
     assert_eq!(said(&tenant_status).1, "Quarantined", "it was not news");
     health.forget();
-    assert_eq!(health.state(), State::Unknown);
+    assert_eq!(health.state(), Connectivity::Unknown);
     answered(&health, StatusCode::OK, 1).await;
     assert_eq!(said(&tenant_status).1, "Healthy");
 }

@@ -28,7 +28,7 @@ use crate::client::{rate_limit::Prepaid, write};
 use crate::controllers::{
     context::Context,
     initial_sync,
-    object_cache::{Moment, ObjectCache},
+    object_cache::{LogicalTime, ObjectCache},
 };
 use crate::plan::{
     changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
@@ -104,7 +104,7 @@ struct Write<'a> {
     verb: Verb,
     target: Target<'a>,
     content: Digest,
-    asked: Moment,
+    asked: LogicalTime,
 }
 
 struct Apply<'a> {

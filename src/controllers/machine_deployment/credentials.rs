@@ -30,7 +30,7 @@ use crate::api::{
     worker_cluster,
 };
 use crate::controllers::{
-    context::Context, queue::triggers::Affected, state::node_credentials::Known,
+    context::Context, queue::triggers::Affected, state::node_credentials::CachedToken,
 };
 use crate::fleet::{
     prerequisites::token_of,
@@ -69,7 +69,10 @@ pub fn report_setting(context: &Context) {
 /// # Errors
 ///
 /// The credentials cannot be created or read, or have no token yet.
-pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployment, Error> {
+pub async fn ensure_node_credentials(
+    context: &Context,
+    deployment: Deployment,
+) -> Result<Deployment, Error> {
     if deployment.settings.node_credentials == worker_cluster::NodeCredentials::Shared {
         return Ok(deployment);
     }
@@ -206,7 +209,7 @@ impl Keeper<'_> {
         let Some(token) = token_in(&secret).filter(|_| !is_of_another) else {
             return Err(waiting);
         };
-        let known = Known {
+        let known = CachedToken {
             token: token.clone(),
             uid: secret.uid(),
             resource_version: secret.resource_version(),
@@ -239,7 +242,7 @@ impl Keeper<'_> {
 
     /// Returns true if the token's Secret is the one that was read, and the other objects were
     /// checked recently.
-    fn is_fresh(&self, known: &Known) -> bool {
+    fn is_fresh(&self, known: &CachedToken) -> bool {
         let half = self.context.rules.token_lifetime / 2;
         let age = Duration::try_from(self.now.duration_since(known.checked));
         let seen = self.context.secrets.get(&self.names.fetcher_token);

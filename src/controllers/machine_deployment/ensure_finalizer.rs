@@ -25,7 +25,7 @@ use crate::plan::found::Lacking;
 /// # Errors
 ///
 /// The write fails, or the machine deployment has changed meanwhile.
-pub async fn supply(
+pub async fn ensure_finalizer(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
     lacking: Lacking,

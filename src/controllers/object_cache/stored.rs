@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::api::ObjectMeta;
 
-use super::{Entry, Moment};
+use super::{Entry, LogicalTime};
 use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
@@ -30,7 +30,7 @@ pub(super) struct Packed {
     metadata: Box<[u8]>,
     content: Option<Digest>,
     /// When it was recorded.
-    pub(super) at: Moment,
+    pub(super) at: LogicalTime,
 }
 
 impl Stored {
@@ -83,7 +83,7 @@ impl Stored {
 }
 
 impl Packed {
-    pub(super) fn new(metadata: ObjectMeta, content: Option<Digest>, at: Moment) -> Self {
+    pub(super) fn new(metadata: ObjectMeta, content: Option<Digest>, at: LogicalTime) -> Self {
         let pruned = ObjectMeta {
             managed_fields: None,
             ..metadata
@@ -122,7 +122,7 @@ mod tests {
             generate_name: Some("a".repeat(bytes)),
             ..ObjectMeta::default()
         };
-        Packed::new(metadata, None, Moment::default())
+        Packed::new(metadata, None, LogicalTime::default())
     }
 
     #[test]

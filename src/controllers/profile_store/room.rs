@@ -54,10 +54,10 @@ impl Inner {
         changed
     }
 
-    /// Before the table grows, removes the bells without subscribers.
-    pub(super) fn make_room_for_bells(&mut self) {
-        if self.bells.len() == self.bells.capacity() {
-            self.bells.retain(|_, bell| bell.receiver_count() > 0);
+    /// Before the table grows, removes the senders without subscribers.
+    pub(super) fn make_room_for_senders(&mut self) {
+        if self.senders.len() == self.senders.capacity() {
+            self.senders.retain(|_, sender| sender.receiver_count() > 0);
         }
     }
 

@@ -284,7 +284,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
     let left = [
         inner.profiles.len(),
         inner.contents.len(),
-        inner.bells.len(),
+        inner.senders.len(),
         inner.ledgers.len(),
     ];
     assert!(left.iter().all(|count| *count < 8), "{left:?}");

@@ -15,7 +15,7 @@ type Reference = ObjectRef<MachineDeployment>;
 #[derive(Debug, Default)]
 pub struct HeldBack {
     waiting: Mutex<HashSet<Reference>>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl HeldBack {
@@ -23,12 +23,12 @@ impl HeldBack {
     pub fn add(&self, reference: Reference) {
         let mut waiting = self.waiting.lock();
         waiting.insert(reference);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Waits until a machine deployment is added.
     pub async fn added(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 
     /// Removes and returns all machine deployments.

@@ -26,7 +26,7 @@ type Reference = ObjectRef<MachineDeployment>;
 #[derive(Debug)]
 pub struct ResyncQueue {
     state: Mutex<State>,
-    bell: Notify,
+    notify: Notify,
     at_once: usize,
     /// Receives the length of the queue.
     tenant_status: Arc<TenantStatus>,
@@ -52,7 +52,7 @@ impl ResyncQueue {
         let slots_left = policy.reconciles_max.saturating_sub(1);
         Self {
             state: Mutex::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
             at_once: slots_left.min(policy.resyncs_max).max(1),
             tenant_status,
         }
@@ -71,7 +71,7 @@ impl ResyncQueue {
             }
         }
         self.publish(state);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Returns an endless stream of the machine deployments to reconcile, each when there is room.
@@ -81,7 +81,7 @@ impl ResyncQueue {
                 if let Some(next) = resync.let_one_in() {
                     return Some((next, resync));
                 }
-                resync.bell.notified().await;
+                resync.notify.notified().await;
             }
         })
     }
@@ -93,7 +93,7 @@ impl ResyncQueue {
         let made_room = state.let_in.remove(reference);
         self.publish(state);
         if made_room {
-            self.bell.notify_one();
+            self.notify.notify_one();
         }
     }
 
@@ -190,7 +190,7 @@ impl Drop for AtWork {
         }
         self.resync.publish(state);
         if self.priority == Priority::Low {
-            self.resync.bell.notify_one();
+            self.resync.notify.notify_one();
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum Affected {
 #[derive(Debug, Default)]
 pub struct TriggerRouter {
     pending: Mutex<HashSet<Affected>>,
-    bell: Notify,
+    notify: Notify,
 }
 
 /// The state that the trigger router needs to enqueue the affected machine deployments.
@@ -72,7 +72,7 @@ impl TriggerRouter {
     /// Adds a trigger.
     pub fn enqueue(&self, affected: Affected) {
         self.pending.lock().insert(affected);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Returns an endless stream of the machine deployments to reconcile now. `home` is the
@@ -83,7 +83,7 @@ impl TriggerRouter {
         destinations: Destinations,
     ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
         stream::unfold(self, |triggers| async move {
-            triggers.bell.notified().await;
+            triggers.notify.notified().await;
             let pending = triggers.take();
             Some((pending, triggers))
         })

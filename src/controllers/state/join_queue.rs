@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct JoinQueue {
     state: Mutex<State>,
-    bell: Notify,
+    notify: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ impl JoinQueue {
     /// Records that something was written for a machine deployment.
     pub fn changed(&self, key: &str) {
         self.state.lock().changed.insert(key.to_owned());
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Waits until something was written for a machine deployment.
     pub async fn is_due(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 
     /// Returns one of these keys: the one that failed, else one that changed, else the next one,

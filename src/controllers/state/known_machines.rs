@@ -16,7 +16,7 @@ pub type Reference = ObjectRef<MachineDeployment>;
 #[derive(Debug, Default)]
 pub struct KnownMachines {
     known: Mutex<BTreeMap<String, Machines>>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl KnownMachines {
@@ -29,7 +29,7 @@ impl KnownMachines {
             None => known.remove(&full_name(reference)),
         };
         drop(known);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Returns what is known of a machine deployment, by `namespace/name`.
@@ -39,7 +39,7 @@ impl KnownMachines {
 
     /// Waits until a machine deployment has been reconciled.
     pub async fn changed(&self) {
-        self.bell.notified().await;
+        self.notify.notified().await;
     }
 }
 

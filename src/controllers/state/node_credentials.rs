@@ -17,13 +17,13 @@ pub struct NodeCredentials {
 #[derive(Debug, Default)]
 struct Inner {
     /// By the key of the machine deployment.
-    known: HashMap<String, Known>,
+    known: HashMap<String, CachedToken>,
     refused_until: Option<Timestamp>,
 }
 
 /// A token, and the object that it was read from.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct CachedToken {
     /// The token.
     pub token: SecretText,
     /// The uid of its Secret.
@@ -65,12 +65,12 @@ impl NodeCredentials {
     }
 
     /// Returns the credentials of a machine deployment, if they are known.
-    pub fn get(&self, key: &str) -> Option<Known> {
+    pub fn get(&self, key: &str) -> Option<CachedToken> {
         self.inner.lock().known.get(key).cloned()
     }
 
     /// Records the credentials of a machine deployment.
-    pub fn set(&self, key: &str, known: Known) {
+    pub fn set(&self, key: &str, known: CachedToken) {
         self.inner.lock().known.insert(key.to_owned(), known);
     }
 

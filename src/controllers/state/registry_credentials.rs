@@ -17,7 +17,7 @@ pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
 
 /// The registry credentials of one tenant, as they were last read.
 #[derive(Debug)]
-pub struct Known(Mutex<Entry>);
+pub struct CredentialsCache(Mutex<Entry>);
 
 #[derive(Debug)]
 struct Entry {
@@ -42,7 +42,7 @@ pub enum Refreshed {
     Unknown,
 }
 
-impl Default for Known {
+impl Default for CredentialsCache {
     fn default() -> Self {
         Self(Mutex::new(Entry {
             secret: None,
@@ -52,7 +52,7 @@ impl Default for Known {
     }
 }
 
-impl Known {
+impl CredentialsCache {
     /// Returns the credentials.
     ///
     /// # Errors

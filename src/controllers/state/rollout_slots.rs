@@ -30,7 +30,7 @@ pub(in crate::controllers) struct Decided {
 #[derive(Debug, Default)]
 pub struct RolloutSlots {
     pub(in crate::controllers) requests: Mutex<BTreeSet<TenantId>>,
-    pub(in crate::controllers) bell: Notify,
+    pub(in crate::controllers) notify: Notify,
     pub(in crate::controllers) decided: watch::Sender<Decided>,
 }
 
@@ -46,7 +46,7 @@ impl RolloutSlots {
     /// Requests a slot.
     pub fn request(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
         self.requests.lock().insert(tenant.clone());
-        self.bell.notify_one();
+        self.notify.notify_one();
         SlotRequest {
             slots: Arc::clone(self),
             tenant: tenant.clone(),

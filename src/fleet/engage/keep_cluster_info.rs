@@ -16,14 +16,14 @@ use crate::fleet::{
 use crate::telemetry::chain::chain;
 use crate::tenant::{cluster_info::ClusterInfo, id::RegistrationId};
 
-/// Reads the cluster info again at an interval with jitter, and when `bell` is notified. Returns
+/// Reads the cluster info again at an interval with jitter, and when `notify` is notified. Returns
 /// when another manager holds the claim on the cluster, or when nodes can no longer use the
 /// fetcher's token.
 pub async fn keep_cluster_info(
     shared: &Shared,
     attempt: &Attempt,
     sender: &watch::Sender<Arc<ClusterInfo>>,
-    bell: &Notify,
+    notify: &Notify,
 ) {
     let reading = Reading {
         registration: attempt.health.registration(),
@@ -32,7 +32,7 @@ pub async fn keep_cluster_info(
         interval: shared.cluster_info_interval,
         claimant: (attempt.home == Home::Management).then_some(&attempt.claimant),
     };
-    reading.keep(sender, bell).await;
+    reading.keep(sender, notify).await;
 }
 
 /// Where the cluster info is read, and how often.
@@ -52,15 +52,15 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the cluster info at an interval with jitter, and when `bell` is notified. Returns when
-    /// the claim or the fetcher's token is lost.
-    pub async fn keep(self, sender: &watch::Sender<Arc<ClusterInfo>>, bell: &Notify) {
+    /// Reads the cluster info at an interval with jitter, and when `notify` is notified. Returns
+    /// when the claim or the fetcher's token is lost.
+    pub async fn keep(self, sender: &watch::Sender<Arc<ClusterInfo>>, notify: &Notify) {
         let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
         let mut wait = jitter::around(self.interval);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = bell.notified() => {}
+                () = notify.notified() => {}
             }
             if !Box::pin(self.may_go_on()).await {
                 return;

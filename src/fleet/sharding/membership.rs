@@ -28,8 +28,8 @@ use super::{
 use crate::client::{clock::Clock, fence::Fence, recurring::Recurring, retry_delay::RetryDelay};
 use crate::telemetry::{
     chain::chain,
+    heartbeat::Heartbeat,
     metrics::{Attempted, Metrics},
-    pulse::Pulse,
 };
 
 /// How soon the Leases are read again while another replica is expected to act.
@@ -74,7 +74,7 @@ pub struct Params {
     /// Counts the renewals.
     pub metrics: Metrics,
     /// Shows whether the process makes progress. A Lease of a hung process is not renewed.
-    pub pulse: Pulse,
+    pub heartbeat: Heartbeat,
 }
 
 /// The fleet's side of the membership.
@@ -227,7 +227,7 @@ impl Membership {
         let assignment = Assignment::joining(params.me.clone(), &listed, unseen_until);
         let (sent, now) = (params.clock.since_boot(), params.clock.now());
         let mut crashes = CrashLog::default();
-        crashes.hear(&listed, now.as_second());
+        crashes.merge(&listed, now.as_second());
         if let Some(found) = self.earlier_life(&listed) {
             crashes.crashed(found, &assignment.aim, now.as_second());
         }
@@ -270,7 +270,7 @@ impl Membership {
     /// the Lease is lost.
     async fn step(&self, replica: &mut Member) -> Result<Pace, LeaseError> {
         // Hung threads do not serve tenants, so another replica may take them.
-        if self.params.pulse.is_late() {
+        if self.params.heartbeat.is_late() {
             return Ok(Pace::Brisk);
         }
         let is_due = replica.renewed.elapsed() >= self.params.terms.renewal_interval();
@@ -296,7 +296,7 @@ impl Membership {
 
     fn observe(&self, replica: &mut Member, listed: Listed) -> ElectionResult {
         let today = self.params.clock.now().as_second();
-        replica.crashes.hear(&listed, today);
+        replica.crashes.merge(&listed, today);
         self.announcer.report(&replica.crashes);
         let now = self.params.clock.since_boot();
         replica.observed_leases.update(listed, now);

@@ -80,9 +80,9 @@ pub(super) struct CrashLog {
 
 impl CrashLog {
     /// Adds the crashes that all Leases record. `now` is in seconds since 1970.
-    pub(super) fn hear(&mut self, listed: &Listed, now: i64) {
-        for heard in listed.records.values() {
-            self.record.crashes.extend(heard.crashes.clone());
+    pub(super) fn merge(&mut self, listed: &Listed, now: i64) {
+        for other in listed.records.values() {
+            self.record.crashes.extend(other.crashes.clone());
         }
         self.record.crashes.prune(now);
         let trials = listed.records.iter();

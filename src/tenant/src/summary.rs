@@ -20,7 +20,9 @@ pub use self::{
     overview::{CommonCause, Overview, is_recent},
     page::{SentEvent, TenantPage},
     query::Filter,
-    row::{Known, LastReconcile, MachineDeployments, Queue, Row, Statistics, row, row_elsewhere},
+    row::{
+        LastReconcile, MachineDeployments, Queue, Row, ServedTenant, Statistics, row, row_elsewhere,
+    },
     sort::{Direction, Key, Sort},
     state::{State, state},
 };
@@ -32,7 +34,7 @@ pub struct FleetSummary {
     /// The replica that created the summary.
     pub replica: String,
     /// The time of the summary, by the replica's clock.
-    pub taken_at: Moment,
+    pub taken_at: Rfc3339Time,
     /// The number of all tenants. A filter does not affect it.
     pub total: usize,
     /// The number of tenants in each state.
@@ -47,11 +49,11 @@ pub struct FleetSummary {
     pub tenants: Vec<Row>,
 }
 
-/// A time, to the second.
+/// A time that is serialized to the second, as `metav1.Time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Timestamp);
+pub struct Rfc3339Time(pub Timestamp);
 
-impl Serialize for Moment {
+impl Serialize for Rfc3339Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:.0}", self.0))
     }
@@ -66,7 +68,7 @@ impl FleetSummary {
         rows.sort_by(|a, b| sort.compare(a, b));
         Self {
             replica,
-            taken_at: Moment(taken_at),
+            taken_at: Rfc3339Time(taken_at),
             total,
             states: overview.states,
             changed_last_hour: overview.changed_last_hour,

@@ -8,7 +8,7 @@ use fake_cluster::{AuditEntry, Cluster, Options, User, Verb};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use osm::{
-    app::{self, Inside},
+    app::{self, LocalDependencies},
     client::{clock::Clock, connect, fence::Fence},
     render_worker::Renderer,
     settings::RunFlags,
@@ -193,12 +193,12 @@ async fn sixty_listed_namespaces_are_watched_and_the_lease_is_renewed_beside_the
     let settings = flags.flags.check().expect("the flags are right");
     let cancel = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    let inside = Inside {
+    let local = LocalDependencies {
         admin: TcpListener::bind("127.0.0.1:0").await.expect("a port"),
         metrics: Metrics::new(),
         renderer: Renderer::InProcess,
     };
-    let run = app::run_on(settings, inside, cancel.clone());
+    let run = app::run_on(settings, local, cancel.clone());
     tasks.spawn(run);
     let served = async {
         let mut renewals_before = None;

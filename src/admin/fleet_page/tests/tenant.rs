@@ -8,7 +8,7 @@ use super::{HOSTILE, a_row, a_state, ask, on_loopback, text};
 use crate::admin::fleet_page::Fleet;
 use crate::tenant::{
     settings::TenantSettings,
-    summary::{FleetSummary, Moment, Row, SentEvent, Sort, TenantPage},
+    summary::{FleetSummary, Rfc3339Time, Row, SentEvent, Sort, TenantPage},
 };
 
 /// A fleet of these rows.
@@ -44,13 +44,13 @@ impl Fleet for Rows {
         };
         Some(TenantPage {
             replica: "osm-0".to_owned(),
-            taken_at: Moment(Timestamp::from_second(4_700).unwrap()),
+            taken_at: Rfc3339Time(Timestamp::from_second(4_700).unwrap()),
             tenant: row,
             status: serde_json::from_value(status).unwrap(),
             settings: settings.in_use(None, &TenantSettings::default()),
             settings_refused: None,
             events: vec![SentEvent {
-                at: Moment(Timestamp::from_second(4_640).unwrap()),
+                at: Rfc3339Time(Timestamp::from_second(4_640).unwrap()),
                 is_warning: true,
                 reason: "SomeNotServed".to_owned(),
                 about: "WorkerCluster tenant-berlin/berlin".to_owned(),

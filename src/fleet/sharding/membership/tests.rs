@@ -144,7 +144,7 @@ fn params(client: Client, me: &Holder, clock: &Clock) -> Params {
         clock: clock.clone(),
         fence: Fence::closed(clock.clone(), TERMS.margin),
         metrics: Metrics::new(),
-        pulse: Pulse::default(),
+        heartbeat: Heartbeat::default(),
     }
 }
 
@@ -179,7 +179,7 @@ struct Replica {
 impl Replica {
     fn new(cluster: &Cluster, clock: &Clock, (me, seed): (Holder, u64)) -> Self {
         let params = params(network(cluster, seed), &me, clock);
-        let beating = params.pulse.clone().beat();
+        let beating = params.heartbeat.clone().beat();
         let (membership, placement) = Membership::new(params);
         let (leave, suspended) = (CancellationToken::new(), watch::Sender::new(false));
         let mut process = JoinSet::new();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Moment, Row};
+use super::{Rfc3339Time, Row};
 use crate::settings::Input;
 use osm_api::worker_cluster::WorkerClusterStatus;
 
@@ -13,7 +13,7 @@ pub struct TenantPage {
     /// The replica that created the page.
     pub replica: String,
     /// The time of the page, by the replica's clock.
-    pub taken_at: Moment,
+    pub taken_at: Rfc3339Time,
     /// The tenant's row.
     pub tenant: Row,
     /// The status that this replica writes; of a tenant of another replica, the stored one.
@@ -31,7 +31,7 @@ pub struct TenantPage {
 #[serde(rename_all = "camelCase")]
 pub struct SentEvent {
     /// When it was sent.
-    pub at: Moment,
+    pub at: Rfc3339Time,
     /// True if it is a warning.
     pub is_warning: bool,
     /// The machine-readable CamelCase reason.

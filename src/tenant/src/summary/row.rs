@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::Serialize;
 
 use super::{
-    Moment,
+    Rfc3339Time,
     cause::{self, Cause},
     state::{Findings, State, since},
 };
@@ -26,7 +26,7 @@ pub struct Row {
     /// The replica that serves it, according to this one; absent until the replicas have agreed.
     pub served_by: Option<String>,
     /// The time since when it is in this state, according to its condition.
-    pub since: Option<Moment>,
+    pub since: Option<Rfc3339Time>,
     /// The machine-readable CamelCase reason of the first problem.
     pub reason: Option<String>,
     /// The first problem: a reason and a message.
@@ -65,7 +65,7 @@ pub struct MachineDeployments {
 #[serde(rename_all = "camelCase")]
 pub struct LastReconcile {
     /// When it ended.
-    pub at: Moment,
+    pub at: Rfc3339Time,
     /// The machine deployment, as `namespace/name`.
     pub machine_deployment: String,
     /// Its state afterwards.
@@ -97,7 +97,7 @@ pub struct Statistics {
 
 /// The state in memory of a tenant that this replica serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct ServedTenant<'a> {
     /// Its report.
     pub report: &'a Report,
     /// The status of its WorkerCluster, for the times.
@@ -107,8 +107,8 @@ pub struct Known<'a> {
 }
 
 /// Returns the row of a tenant that this replica serves.
-pub fn row(name: String, known: Known<'_>) -> Row {
-    let Known {
+pub fn row(name: String, known: ServedTenant<'_>) -> Row {
+    let ServedTenant {
         report,
         status,
         statistics,
@@ -204,7 +204,7 @@ fn last_reconcile(report: &Report) -> Option<LastReconcile> {
     let outcomes = report.outcomes.iter();
     let (name, last) = outcomes.max_by_key(|(_, outcome)| outcome.at)?;
     Some(LastReconcile {
-        at: Moment(last.at),
+        at: Rfc3339Time(last.at),
         machine_deployment: name.clone(),
         outcome: last.state,
         reason: last.reason.as_str(),

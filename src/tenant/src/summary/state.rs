@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Serialize, Serializer};
 
-use super::Moment;
+use super::Rfc3339Time;
 use crate::report::{ConditionState, Report};
 use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerClusterStatus};
 
@@ -152,9 +152,12 @@ pub(super) fn wrong(report: &Report) -> impl Iterator<Item = (&ConditionType, &C
 }
 
 /// Returns when the state began; absent if the status has not been written since.
-pub(super) fn since(status: &WorkerClusterStatus, found: (State, ConditionType)) -> Option<Moment> {
+pub(super) fn since(
+    status: &WorkerClusterStatus,
+    found: (State, ConditionType),
+) -> Option<Rfc3339Time> {
     let (state, dated_by) = found;
     let condition = dated_by.find_in(&status.conditions)?;
     let is_well = condition.status == "True";
-    (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
+    (is_well == (state == State::Healthy)).then_some(Rfc3339Time(condition.last_transition_time.0))
 }

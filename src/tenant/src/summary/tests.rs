@@ -66,7 +66,7 @@ fn outdated(outcome: Outcome) -> Outcome {
 
 fn shown(report: &Report, status: Option<&WorkerClusterStatus>) -> Row {
     let statistics = Statistics::default();
-    let known = Known {
+    let known = ServedTenant {
         report,
         status,
         statistics,
@@ -141,7 +141,7 @@ fn the_condition_tells_since_when_unless_it_says_something_else() {
             ("Connected", connected.0, connected.1),
         ]);
         let row = shown(report, Some(&status));
-        assert_eq!(row.since, expected.map(|second| Moment(at(second))));
+        assert_eq!(row.since, expected.map(|second| Rfc3339Time(at(second))));
     }
 }
 
@@ -187,7 +187,7 @@ fn machine_deployments_are_counted_and_the_last_reconcile_is_told() {
     let last = row.last_reconcile.unwrap();
     assert_eq!(
         (last.machine_deployment.as_str(), last.at),
-        ("b", Moment(at(9)))
+        ("b", Rfc3339Time(at(9)))
     );
 }
 
@@ -300,7 +300,10 @@ const DIFFERENT: [(&[ConditionRow], State, i64); 9] = [
 fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
     let well = elsewhere(&WELL);
     assert_eq!((well.state, well.why), (State::Healthy, None));
-    assert_eq!((well.since, well.served_here), (Some(Moment(at(5))), false));
+    assert_eq!(
+        (well.since, well.served_here),
+        (Some(Rfc3339Time(at(5))), false)
+    );
     assert_eq!(well.version.as_deref(), Some("v1.35.0"));
     for (changed, state, since) in DIFFERENT {
         let is_same = |it: &&ConditionRow| changed.iter().all(|(kind, ..)| *kind != it.0);
@@ -308,7 +311,7 @@ fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
         let row = elsewhere(&changed.iter().chain(kept).copied().collect::<Vec<_>>());
         let why = format!("{}: a message", changed[0].2);
         assert_eq!((row.state, row.why), (state, Some(why)), "{changed:?}");
-        assert_eq!(row.since, Some(Moment(at(since))), "{changed:?}");
+        assert_eq!(row.since, Some(Rfc3339Time(at(since))), "{changed:?}");
     }
     let unknown = row_elsewhere("a/b".to_owned(), None);
     let found = (unknown.state, unknown.why, unknown.since);

@@ -49,18 +49,18 @@ async fn a_lease_is_not_renewed_for_threads_that_hang() {
     let cluster = Cluster::default();
     let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
     let params = params(cluster.client(), &Holder::parse("a_1"), &clock);
-    let (fence, pulse) = (params.fence.clone(), params.pulse.clone());
+    let (fence, heartbeat) = (params.fence.clone(), params.heartbeat.clone());
     let (membership, _placement) = Membership::new(params);
     let mut process = JoinSet::new();
     process.spawn(async move { membership.run(&CancellationToken::new()).await });
     let mut beating = JoinSet::new();
-    beating.spawn(pulse.clone().beat());
+    beating.spawn(heartbeat.clone().beat());
     sleep(Duration::from_mins(5)).await;
     assert_eq!(fence.check(&Method::POST), Ok(()));
     beating.shutdown().await;
     sleep(Duration::from_mins(1)).await;
     assert_eq!(fence.check(&Method::POST), Err(Fenced::Lease));
-    beating.spawn(pulse.beat());
+    beating.spawn(heartbeat.beat());
     sleep(TERMS.renewal_interval()).await;
     assert_eq!(fence.check(&Method::POST), Ok(()), "they go on");
 }

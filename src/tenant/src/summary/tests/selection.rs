@@ -29,7 +29,7 @@ fn a_summary(filter: &Filter) -> FleetSummary {
         name: name.to_owned(),
         state,
         reason: reason.map(str::to_owned),
-        since: since.map(|second| Moment(at(second))),
+        since: since.map(|second| Rfc3339Time(at(second))),
         ..shown(&a_report(&[]), None)
     });
     let taken_by = ("osm-0".to_owned(), at(7_000));

@@ -21,7 +21,7 @@ pub(super) const BYTES_MAX: usize = 64 << 20;
 
 /// The memory for reviews; a clone is the same memory.
 #[derive(Clone, Default)]
-pub(super) struct Intake(Arc<Room>);
+pub(super) struct MemoryPool(Arc<Room>);
 
 #[derive(Default)]
 struct Room {
@@ -37,7 +37,7 @@ struct Taken {
 
 /// The memory of one review; dropping it frees the memory.
 pub(super) struct Share {
-    intake: Intake,
+    pool: MemoryPool,
     source: Option<Source>,
     bytes: usize,
 }
@@ -52,11 +52,11 @@ impl From<Error> for Unreadable {
     }
 }
 
-impl Intake {
+impl MemoryPool {
     /// The share of a review that takes nothing yet.
     pub(super) fn share(&self, source: Option<Source>) -> Share {
         Share {
-            intake: self.clone(),
+            pool: self.clone(),
             source,
             bytes: 0,
         }
@@ -85,7 +85,7 @@ impl Share {
 
     /// Waits until this share has this many bytes.
     pub(super) async fn reach(&mut self, bytes: usize) {
-        let room = Arc::clone(&self.intake.0);
+        let room = Arc::clone(&self.pool.0);
         loop {
             let less = room.less.notified();
             tokio::pin!(less);
@@ -100,7 +100,7 @@ impl Share {
 
     fn take(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let mut taken = self.intake.0.taken.lock();
+        let mut taken = self.pool.0.taken.lock();
         let own = taken.by_source.get(&self.source).copied().unwrap_or(0) + more;
         if own > (BYTES_MAX - taken.total).saturating_sub(more) {
             return false;
@@ -115,7 +115,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.intake.0.taken.lock();
+        let mut taken = self.pool.0.taken.lock();
         taken.total -= self.bytes;
         if let Some(own) = taken.by_source.get_mut(&self.source) {
             *own -= self.bytes;
@@ -124,7 +124,7 @@ impl Drop for Share {
             }
         }
         drop(taken);
-        self.intake.0.less.notify_waiters();
+        self.pool.0.less.notify_waiters();
     }
 }
 
@@ -144,20 +144,20 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_all_it_can_leaves_room_for_another() {
-        let intake = Intake::default();
+        let pool = MemoryPool::default();
         let mut greedy = Vec::new();
         loop {
-            let mut share = intake.share(Some(source(1)));
+            let mut share = pool.share(Some(source(1)));
             if share.reach(4 * MIB).now_or_never().is_none() {
                 break;
             }
             greedy.push(share);
         }
         assert_eq!(greedy.len(), 8, "half of it");
-        let mut other = intake.share(Some(source(2)));
+        let mut other = pool.share(Some(source(2)));
         assert!(other.reach(16 * MIB).now_or_never().is_some());
         // What it has counts: it takes as much more as it asked for in all.
-        let mut third = intake.share(Some(source(3)));
+        let mut third = pool.share(Some(source(3)));
         assert!(third.reach(12 * MIB).now_or_never().is_none());
         assert!(third.reach(8 * MIB).now_or_never().is_some());
         assert!(third.reach(9 * MIB).now_or_never().is_none());
@@ -165,41 +165,40 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_goes_on_when_something_is_given_back() {
-        let intake = Intake::default();
-        let mut first = intake.share(Some(source(1)));
+        let pool = MemoryPool::default();
+        let mut first = pool.share(Some(source(1)));
         first.reach(20 * MIB).await;
-        let mut second = intake.share(Some(source(1)));
+        let mut second = pool.share(Some(source(1)));
         let mut waiting = Box::pin(second.reach(20 * MIB));
         assert!(poll!(&mut waiting).is_pending());
         drop(first);
         assert_eq!(poll!(&mut waiting), Poll::Ready(()));
         drop(waiting);
         drop(second);
-        let taken = intake.0.taken.lock();
+        let taken = pool.0.taken.lock();
         assert_eq!((taken.total, taken.by_source.len()), (0, 0));
     }
 
     #[tokio::test]
     async fn a_body_is_read_while_it_has_room() {
-        let intake = Intake::default();
-        let mut share = intake.share(Some(source(1)));
+        let pool = MemoryPool::default();
+        let mut share = pool.share(Some(source(1)));
         let body = || {
             let parts = (0..5).map(|_| Ok::<_, std::io::Error>(vec![b'x'; MIB]));
             Body::from_stream(futures::stream::iter(parts))
         };
         let read = share.read(body(), 5 * MIB).await.unwrap();
         assert_eq!(read.len(), 5 * MIB);
-        assert_eq!(intake.0.taken.lock().total, read.capacity());
+        assert_eq!(pool.0.taken.lock().total, read.capacity());
         assert!(
-            intake
-                .share(Some(source(1)))
+            pool.share(Some(source(1)))
                 .read(body(), 5 * MIB - 1)
                 .await
                 .is_err()
         );
-        let mut rest = intake.share(Some(source(1)));
+        let mut rest = pool.share(Some(source(1)));
         rest.reach(BYTES_MAX / 2 - 7 * MIB).await;
-        let mut late = intake.share(Some(source(1)));
+        let mut late = pool.share(Some(source(1)));
         assert!(late.read(body(), 5 * MIB).now_or_never().is_none());
     }
 }

@@ -2,7 +2,7 @@
 //! would take too much memory is reduced to the fields that identify it.
 //!
 //! ```text
-//! bytes ──► Border ──► object ──► weighed, trimmed or named ──► kube
+//! bytes ──► ResponseFilter ──► object ──► weighed, trimmed or named ──► kube
 //!              └─ around: lists and events, bounded
 //! ```
 //!
@@ -94,7 +94,7 @@ pub(super) fn has_ended(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// Filters one body.
 #[derive(Debug)]
-pub(super) struct Border {
+pub(super) struct ResponseFilter {
     shape: Shape,
     place: Place,
     /// The number of objects and lists that are open.
@@ -119,7 +119,7 @@ enum Place {
     AfterBackslash,
 }
 
-impl Border {
+impl ResponseFilter {
     /// Creates a filter for a body of this shape.
     pub(super) fn new(shape: Shape) -> Self {
         Self {

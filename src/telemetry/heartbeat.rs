@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time of the last beat; a clone is the same one.
 #[derive(Clone, Debug)]
-pub struct Pulse(Arc<watch::Sender<Instant>>);
+pub struct Heartbeat(Arc<watch::Sender<Instant>>);
 
-impl Default for Pulse {
+impl Default for Heartbeat {
     /// As if it had just beaten.
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(Instant::now())))
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Beats until cancelled. The runtime whose threads are monitored must poll it.
     pub async fn beat(self) {
         loop {
@@ -47,17 +47,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_beat_that_stays_away_is_late_and_the_next_one_mends_it() {
-        let pulse = Pulse::default();
+        let heartbeat = Heartbeat::default();
         advance(PATIENCE).await;
-        assert!(!pulse.is_late());
+        assert!(!heartbeat.is_late());
         advance(Duration::from_millis(1)).await;
-        assert!(pulse.is_late());
+        assert!(heartbeat.is_late());
         let mut beating = tokio::task::JoinSet::new();
-        beating.spawn(pulse.clone().beat());
+        beating.spawn(heartbeat.clone().beat());
         sleep(10 * PATIENCE).await;
-        assert!(!pulse.is_late());
+        assert!(!heartbeat.is_late());
         beating.shutdown().await;
         sleep(2 * PATIENCE).await;
-        assert!(pulse.is_late());
+        assert!(heartbeat.is_late());
     }
 }

@@ -10,13 +10,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// The thread. Dropping this ends it.
-pub(super) struct Lifeline {
+pub(super) struct DedicatedRuntime {
     handle: Handle,
     end: CancellationToken,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Lifeline {
+impl DedicatedRuntime {
     /// Starts the thread.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Lifeline {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ended = end.clone();
-        let thread = thread::Builder::new().name("lifeline".to_owned());
+        let thread = thread::Builder::new().name("admin-and-lease".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(ended.cancelled());
             // Pages that are being rendered do not delay the end.
@@ -45,7 +45,7 @@ impl Lifeline {
     }
 }
 
-impl Drop for Lifeline {
+impl Drop for DedicatedRuntime {
     fn drop(&mut self) {
         self.end.cancel();
         if let Some(thread) = self.thread.take() {
@@ -75,11 +75,11 @@ mod tests {
 
     use super::*;
     use crate::admin::{self, AdminState, Readiness};
-    use crate::telemetry::{metrics::Metrics, pulse::Pulse};
+    use crate::telemetry::{heartbeat::Heartbeat, metrics::Metrics};
 
     #[test]
     fn the_admin_port_answers_while_every_other_thread_is_busy() {
-        let lifeline = Lifeline::start().unwrap();
+        let dedicated_runtime = DedicatedRuntime::start().unwrap();
         let others = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -89,12 +89,12 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let state = AdminState {
             metrics: Metrics::new(),
-            pulse: Some(Pulse::default()),
+            heartbeat: Some(Heartbeat::default()),
             readiness: Readiness::waiting_for(&[]),
             refresh: Arc::new(|| {}),
             fleet: None,
         };
-        let listener = hand_over(listener, lifeline.handle()).unwrap();
+        let listener = hand_over(listener, dedicated_runtime.handle()).unwrap();
         let (busy, is_busy) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         others.spawn(async move {
@@ -103,7 +103,7 @@ mod tests {
         });
         is_busy.recv().unwrap();
         let served = admin::run(listener, state, CancellationToken::new());
-        lifeline.handle().spawn(served);
+        dedicated_runtime.handle().spawn(served);
         let mut client = TcpStream::connect(address).unwrap();
         let request = "GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).unwrap();

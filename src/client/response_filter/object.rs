@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Value, json, value::RawValue};
 
 use crate::api::names::{TOO_LARGE, is_path_segment};
-use crate::client::border::Refused;
+use crate::client::response_filter::Refused;
 
 /// Names, uids and versions are shorter.
 const IDENTITY_BYTES: usize = 256;

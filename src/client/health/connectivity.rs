@@ -6,18 +6,18 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::api::reason::Reason;
-use crate::client::border::EVENTS_MIB_MAX;
+use crate::client::response_filter::EVENTS_MIB_MAX;
 use crate::tenant::report::{ConditionState, is_same_failure};
 
 /// What the calls to a cluster have shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum Connectivity {
     /// No outcome has been observed yet.
     #[default]
     Unknown,
     /// The circuit is closed. At most single requests have failed.
     Healthy,
-    /// As [`State::Healthy`], but its clock shows another time than ours.
+    /// As [`Connectivity::Healthy`], but its clock shows another time than ours.
     ClocksDiffer {
         /// The number of minutes by which the cluster's clock is ahead.
         minutes: i64,
@@ -51,13 +51,13 @@ struct WatchProblem {
 /// The health of a cluster: what its calls and what its watches have shown.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
-    pub(super) calls: State,
+    pub(super) calls: Connectivity,
     watches: Option<WatchProblem>,
 }
 
 impl Observations {
     /// Records what calls have shown. Returns true if that is news.
-    pub(super) fn called(&mut self, mut next: State) -> bool {
+    pub(super) fn called(&mut self, mut next: Connectivity) -> bool {
         self.calls.continues_in(&mut next);
         let is_over = |problem: &WatchProblem| problem.until <= Instant::now();
         let have_recovered = next.is_well() && self.watches.as_ref().is_some_and(is_over);
@@ -90,16 +90,16 @@ impl Observations {
     /// Returns the state of the condition `Connected`. `None` if the health is unknown.
     pub(super) fn finding(&self) -> Option<ConditionState> {
         Some(match (&self.calls, &self.watches) {
-            (State::Degraded { why, .. }, _) => {
+            (Connectivity::Degraded { why, .. }, _) => {
                 ConditionState::retried(Reason::Degraded, why.as_str())
             }
-            (State::Unreachable { why, .. }, _) => {
+            (Connectivity::Unreachable { why, .. }, _) => {
                 ConditionState::retried(Reason::Unreachable, why.as_str())
             }
             (_, Some(problem)) => problem.finding(),
-            (State::Unknown, None) => return None,
-            (State::Healthy, None) => ConditionState::well(Reason::Healthy),
-            (State::ClocksDiffer { minutes }, None) => ConditionState {
+            (Connectivity::Unknown, None) => return None,
+            (Connectivity::Healthy, None) => ConditionState::well(Reason::Healthy),
+            (Connectivity::ClocksDiffer { minutes }, None) => ConditionState {
                 message: clocks_differ(*minutes),
                 ..ConditionState::well(Reason::ClocksDiffer)
             },
@@ -122,7 +122,7 @@ impl WatchProblem {
     }
 }
 
-impl State {
+impl Connectivity {
     /// Returns true if calls are answered.
     pub(super) const fn is_well(&self) -> bool {
         matches!(self, Self::Healthy | Self::ClocksDiffer { .. })

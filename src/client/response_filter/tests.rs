@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::api::names::TOO_LARGE;
-use crate::client::border::*;
+use crate::client::response_filter::*;
 
 const LIST: Shape = Shape::List(100);
 
@@ -11,9 +11,9 @@ fn pass(shape: Shape, text: &str) -> Result<String, Refused> {
         .into_iter()
         .filter(|size| text.len() / size < 1 << 17)
         .map(|size| {
-            let (mut border, mut through) = (Border::new(shape), Vec::new());
+            let (mut filter, mut through) = (ResponseFilter::new(shape), Vec::new());
             let mut parts = text.as_bytes().chunks(size);
-            parts.try_for_each(|part| border.push(part, &mut through))?;
+            parts.try_for_each(|part| filter.push(part, &mut through))?;
             Ok(String::from_utf8(through).unwrap())
         })
         .collect();
@@ -69,7 +69,7 @@ fn managed_fields_are_left_out_and_all_else_stays() {
     assert_eq!(passed, event(&one) + &event(&two));
 }
 
-/// The border refuses what it does not recognize as an object: a parser of what is let through
+/// The filter refuses what it does not recognize as an object: a parser of what is let through
 /// could find an object in it.
 #[test]
 fn an_object_that_would_not_be_seen_as_one_is_refused() {

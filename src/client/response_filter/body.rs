@@ -1,4 +1,4 @@
-//! Reads the bodies of answers through the border.
+//! Reads the bodies of answers through the filter.
 
 use std::{error::Error, io, iter, mem, num::NonZeroU32, time::Duration};
 
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use crate::client::{
-    border::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN},
     memory::Reservation,
     rate_limit::Budget,
+    response_filter::{EVENTS_MIB_MAX, Refused, ResponseFilter, Shape, WATCH_MIN},
     transport::ResponseBody,
 };
 use crate::tenant::policy::RequestBudget;
@@ -39,7 +39,7 @@ pub(in crate::client) async fn read(
     shape: Shape,
     mut memory: Option<Reservation>,
 ) -> Result<Bytes, BoxError> {
-    let (mut border, mut through, mut read) = (Border::new(shape), Vec::new(), 0);
+    let (mut filter, mut through, mut read) = (ResponseFilter::new(shape), Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame?;
         let data = frame.data_ref().map_or(&[][..], |data| data);
@@ -47,8 +47,8 @@ pub(in crate::client) async fn read(
         if read > PAGE_BYTES_MAX {
             return Err(Refused::Page.into());
         }
-        border.push(data, &mut through)?;
-        let has_memory = |it: &mut Reservation| it.resize(through.len() + border.kept());
+        filter.push(data, &mut through)?;
+        let has_memory = |it: &mut Reservation| it.resize(through.len() + filter.kept());
         if !memory.as_mut().is_none_or(has_memory) {
             return Err(Refused::Memory.into());
         }
@@ -118,7 +118,7 @@ pub(in crate::client) fn events(
         body,
         lost: lost.unwrap_or_else(|| Box::pin(std::future::pending())),
         memory,
-        border: Border::new(Shape::Events),
+        filter: ResponseFilter::new(Shape::Events),
         begun: Instant::now(),
         has_failed: false,
         pace: waited.map(|waited| (Budget::new(PACE), waited)),
@@ -140,7 +140,7 @@ struct Watch<W> {
     /// Completes when the server is known not to answer.
     lost: BoxFuture<'static, ()>,
     memory: Option<Reservation>,
-    border: Border,
+    filter: ResponseFilter,
     begun: Instant,
     has_failed: bool,
     pace: Option<(Budget, W)>,
@@ -187,9 +187,9 @@ impl<W: Fn(Duration)> Watch<W> {
                 }
             }
             let mut through = Vec::new();
-            let pushed = self.border.push(&data, &mut through);
+            let pushed = self.filter.push(&data, &mut through);
             pushed.map_err(io::Error::other)?;
-            let has_memory = |it: &mut Reservation| it.resize(self.border.kept());
+            let has_memory = |it: &mut Reservation| it.resize(self.filter.kept());
             if !self.memory.as_mut().is_none_or(has_memory) {
                 return Err(io::Error::other(Refused::Memory));
             }

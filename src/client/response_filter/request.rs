@@ -4,7 +4,7 @@
 use http::{Request, Uri};
 
 use crate::api::names::is_path_segment;
-use crate::client::border::Shape;
+use crate::client::response_filter::Shape;
 
 /// The maximum number of objects in a page if the request has no limit.
 const PAGE: usize = 500;
