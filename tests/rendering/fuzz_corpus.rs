@@ -4,6 +4,10 @@
 use std::{fs, panic, path::Path};
 
 #[path = "../fuzz/src/lib.rs"]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "for cargo fuzz it is a crate of its own"
+)]
 mod targets;
 
 #[test]

@@ -10,11 +10,11 @@ const CODE: &[(&str, usize)] = &[
     ("admin", 992),
     ("admission", 1004),
     ("api", 1610),
-    ("app", 1299),
+    ("app", 1300),
     ("cli", 3403),
-    ("client", 3801),
+    ("client", 3803),
     ("commands", 6421),
-    ("controllers", 7243),
+    ("controllers", 7246),
     ("fleet", 6924),
     ("lib", 17),
     ("main", 12),
@@ -25,7 +25,7 @@ const CODE: &[(&str, usize)] = &[
     ("rules", 2721),
     ("settings", 1823),
     ("telemetry", 2190),
-    ("tenant", 3308),
+    ("tenant", 3313),
 ];
 
 /// Lines of Rust in each folder of tests, and of the programs that tests run.
@@ -43,10 +43,10 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/kkp", 70),
     ("tests/pages", 801),
     ("tests/readers", 5742),
-    ("tests/rendering", 1126),
-    ("tests/shape", 4361),
-    ("tests/simulation", 2220),
-    ("tests/sweep", 8490),
+    ("tests/rendering", 1130),
+    ("tests/shape", 4368),
+    ("tests/simulation", 2223),
+    ("tests/sweep", 8493),
 ];
 
 /// How far above what it limits a number may be.
