@@ -1,5 +1,4 @@
-//! Faults as data: what goes wrong, for which requests, and how often. Death of a client is not
-//! here but in `front/life.rs`: it happens to the client, not to the cluster.
+//! Faults as data: what goes wrong, for which requests, and how often.
 
 use std::{
     fmt,
@@ -139,21 +138,6 @@ impl Matcher {
         Self {
             verbs: verbs.to_vec(),
             resource: Some(resource.to_owned()),
-            ..Self::default()
-        }
-    }
-
-    /// All requests that can change an object.
-    pub fn writes() -> Self {
-        let verbs = [
-            Verb::Create,
-            Verb::Update,
-            Verb::Patch,
-            Verb::Delete,
-            Verb::DeleteCollection,
-        ];
-        Self {
-            verbs: verbs.to_vec(),
             ..Self::default()
         }
     }

@@ -1,6 +1,5 @@
 //! The two ways into a cluster: a tower service without sockets, and TLS on loopback. Neither knows
 //! what a request means.
 
-pub(crate) mod life;
 pub mod tls;
 pub mod tower;

@@ -26,10 +26,6 @@
 //! # }
 //! ```
 //!
-//! A crash sweep runs a scenario once for every k with a front that dies after its k-th write,
-//! waits for [`Front::died`](front::tower::Front::died), drops the client with all that used it,
-//! and goes on with a fresh front on the same cluster until the end state is reached.
-//!
 //! What is left out is said at the top of each file; the largest are admission webhooks, conversion
 //! webhooks, garbage collection and everything that runs workloads.
 

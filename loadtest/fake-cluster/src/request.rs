@@ -69,11 +69,6 @@ impl Target {
     pub fn is_resource(&self) -> bool {
         !self.resource.is_empty()
     }
-
-    /// Reviews are created and change nothing.
-    pub(crate) fn is_review(&self) -> bool {
-        self.group == "authorization.k8s.io" || self.group == "authentication.k8s.io"
-    }
 }
 
 /// A request that was parsed, but not evaluated.

@@ -17,7 +17,6 @@ use crate::{
     auth::User,
     cluster::Inner,
     fault::Fault,
-    front::life::Life,
     kinds::Kind,
     meta,
     rbac::{self, Attributes},
@@ -60,9 +59,8 @@ pub(crate) async fn answer(
     inner: &Arc<Inner>,
     call: Call,
     user: User,
-    life: &Life,
 ) -> Result<Response<AnswerBody>, io::Error> {
-    let mut answer = outcome_of(inner, call, user, life).await?;
+    let mut answer = outcome_of(inner, call, user).await?;
     let now = inner.lock().timestamp();
     let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
     if let Some(date) = date.ok().and_then(|date| date.parse().ok()) {
@@ -75,7 +73,6 @@ async fn outcome_of(
     inner: &Arc<Inner>,
     mut call: Call,
     user: User,
-    life: &Life,
 ) -> Result<Response<AnswerBody>, io::Error> {
     let user = match identify(inner, &call, user) {
         Ok(user) => user,
@@ -88,9 +85,6 @@ async fn outcome_of(
         ControlFlow::Continue(disturbance) => disturbance,
         ControlFlow::Break(end) => return end,
     };
-    if life.is_dead() {
-        return futures::future::pending().await;
-    }
     call.behind = disturbance.behind;
     let outcome = execute(inner, &call, &user);
     if disturbance.hang {
@@ -112,7 +106,7 @@ async fn outcome_of(
                 bad_objects: disturbance.bad_object,
                 pause: disturbance.pause,
             };
-            let stream = Watching::start(*plan, inner, user.name, (faults, life.dead()));
+            let stream = Watching::start(*plan, inner, user.name, faults);
             response(
                 200,
                 "application/json",

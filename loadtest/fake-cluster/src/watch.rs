@@ -186,7 +186,7 @@ fn error_event(refusal: &Refusal) -> Value {
     json!({ "type": "ERROR", "object": refusal.body() })
 }
 
-/// How a running watch is disturbed by faults and by the death of its client.
+/// How a running watch is disturbed by faults.
 pub(crate) struct WatchFaults {
     pub events_left: Option<u64>,
     pub bad_objects: bool,
@@ -201,7 +201,6 @@ pub(crate) struct Watching {
     faults: WatchFaults,
     changed: watch::Receiver<u64>,
     closing: watch::Receiver<u64>,
-    dead: watch::Receiver<bool>,
     deadline: Instant,
     next_bookmark: Instant,
     broken: bool,
@@ -213,9 +212,8 @@ impl Watching {
         plan: WatchPlan,
         inner: &Arc<Inner>,
         user: String,
-        ends: (WatchFaults, watch::Receiver<bool>),
+        faults: WatchFaults,
     ) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + use<> {
-        let (faults, dead) = ends;
         let interval = inner.lock().options.bookmark_interval;
         let watching = Self {
             deadline: Instant::now() + plan.timeout,
@@ -228,17 +226,12 @@ impl Watching {
             plan,
             user,
             faults,
-            dead,
         };
         futures::stream::unfold(watching, Self::next)
     }
 
     async fn next(mut self) -> Option<(Result<Frame<Bytes>, BoxError>, Self)> {
         loop {
-            if *self.dead.borrow() {
-                // The client is dead: it neither gets anything nor sees the end.
-                futures::future::pending::<()>().await;
-            }
             if self.broken {
                 self.done = true;
                 self.broken = false;
@@ -331,10 +324,9 @@ impl Watching {
 
     async fn wait(&mut self) {
         let bookmarks = self.plan.bookmarks;
-        // Biased, so that the end of the client or of the cluster wins over news.
+        // Biased, so that a cut wins over news.
         tokio::select! {
             biased;
-            _ = self.dead.changed() => {}
             _ = self.closing.changed() => self.broken = true,
             changed = self.changed.changed() => self.done |= changed.is_err(),
             () = sleep_until(self.deadline) => {

@@ -29,7 +29,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     auth::User,
     cluster::{Cluster, Inner},
-    front::life::Life,
     request::Call,
     serve::{self, AnswerBody},
 };
@@ -142,13 +141,12 @@ fn server_config(inner: &Inner) -> io::Result<ServerConfig> {
 /// Takes connections until it is aborted, and with it all its connections.
 async fn accept(listener: TcpListener, inner: Arc<Inner>, acceptor: Acceptor) {
     let mut connections = JoinSet::new();
-    let life = Arc::new(Life::new());
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 if let Ok((stream, _)) = accepted {
                     let (inner, acceptor) = (Arc::clone(&inner), acceptor.clone());
-                    connections.spawn(connection(stream, inner, acceptor, Arc::clone(&life)));
+                    connections.spawn(connection(stream, inner, acceptor));
                 }
             }
             Some(_) = connections.join_next() => {}
@@ -157,7 +155,7 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>, acceptor: Acceptor) {
 }
 
 /// Serves one connection; what goes wrong on it is the client's to see.
-async fn connection(stream: TcpStream, inner: Arc<Inner>, acceptor: Acceptor, life: Arc<Life>) {
+async fn connection(stream: TcpStream, inner: Arc<Inner>, acceptor: Acceptor) {
     // Without this, small answers wait for the acknowledgement of the last one.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.0.accept(stream).await else {
@@ -171,8 +169,8 @@ async fn connection(stream: TcpStream, inner: Arc<Inner>, acceptor: Acceptor, li
         .and_then(|certificate| inner.lock().credentials.by_certificate(certificate))
         .unwrap_or_else(User::anonymous);
     let service = service_fn(move |request| {
-        let (inner, user, life) = (Arc::clone(&inner), user.clone(), Arc::clone(&life));
-        async move { answer(&inner, request, user, &life).await }
+        let (inner, user) = (Arc::clone(&inner), user.clone());
+        async move { answer(&inner, request, user).await }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
@@ -189,12 +187,11 @@ async fn answer(
     inner: &Arc<Inner>,
     request: Request<Incoming>,
     user: User,
-    life: &Life,
 ) -> io::Result<Response<AnswerBody>> {
     let (parts, body) = request.into_parts();
     let Some(mut call) = Call::read(&parts.method, &parts.uri, &parts.headers) else {
         return Ok(serve::unreadable());
     };
     call.body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    serve::answer(inner, call, user, life).await
+    serve::answer(inner, call, user).await
 }
