@@ -17,7 +17,6 @@ use crate::{
     body,
     fault::{Fault, FaultId, Matcher},
     meta,
-    rbac::{self, Grant, RoleName},
     state::{Options, State},
     store::Key,
 };
@@ -324,12 +323,6 @@ impl Cluster {
     /// Forgets the requests so far; their numbers go on.
     pub fn clear_audit(&self) {
         self.inner.lock().audit.clear();
-    }
-
-    /// The grants of a role that no request has used so far.
-    pub fn unused_rules(&self, role: &RoleName) -> Vec<Grant> {
-        let state = self.inner.lock();
-        rbac::unused(&state.store, &state.used, role)
     }
 
     /// Waits until a condition holds. It is looked at after every write and every request, never by

@@ -76,7 +76,6 @@ pub use crate::{
     cluster::{Cluster, HistoryEntry, ObjectRef, object},
     fault::{Chunks, EventFilter, Fault, FaultId, Matcher},
     front::{tls::TlsFront, tower::Front},
-    rbac::{Grant, RoleName},
     request::{Target, Verb},
     serve::AnswerBody,
     state::{Options, TokenFilling},

@@ -1,8 +1,7 @@
-//! Authorization by the role and binding objects stored in the cluster, and the record
-//! of which grants were used. Aggregated roles and the escalation check on writing roles are left
-//! out: a user who may write a role may grant anything.
+//! Authorization by the role and binding objects stored in the cluster. Aggregated roles and the
+//! escalation check on writing roles are left out: a user who may write a role may grant anything.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -18,45 +17,6 @@ const ROLES: &str = "rbac.authorization.k8s.io/roles";
 const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
 const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
-
-/// Names a role in a namespace, or a cluster role.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RoleName {
-    /// The namespace of a role, "" for a cluster role.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-impl RoleName {
-    /// A role in a namespace.
-    pub fn role(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// A cluster role.
-    pub fn cluster_role(name: &str) -> Self {
-        Self::role("", name)
-    }
-}
-
-/// One verb on one resource, or on one path: the smallest thing that a rule grants.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grant {
-    /// The API group, "" for the core group, "*" for all.
-    pub group: String,
-    /// The resource, with its subresource after a slash.
-    pub resource: String,
-    /// The only object it is for, or "" for all.
-    pub name: String,
-    /// The path of a rule on paths, otherwise "".
-    pub path: String,
-    /// The verb.
-    pub verb: String,
-}
 
 /// What a request wants, in the words of RBAC.
 #[derive(Debug, Clone)]
@@ -79,28 +39,35 @@ impl Attributes {
         }
     }
 
-    /// Whether a value in a rule is for this request.
-    fn fits(&self, part: Part, value: &str) -> bool {
+    /// Whether a rule of a role allows this request.
+    fn is_granted_by(&self, rule: &Value) -> bool {
         let target = &self.target;
-        let is = |wanted: &str| value == "*" || value == wanted;
-        match part {
-            Part::Verb => is(&self.verb),
-            Part::Path if target.is_resource() => false,
-            Part::Path => match value.strip_suffix('*') {
+        let any = |field: &str, fits: &dyn Fn(&str) -> bool| {
+            let mut values = items(rule, field).iter().filter_map(Value::as_str);
+            values.any(fits)
+        };
+        let is = |value: &str, wanted: &str| value == "*" || value == wanted;
+        if !any("/verbs", &|verb| is(verb, &self.verb)) {
+            return false;
+        }
+        if !target.is_resource() {
+            return any("/nonResourceURLs", &|path| match path.strip_suffix('*') {
                 Some(prefix) => self.path.starts_with(prefix),
-                None => !value.is_empty() && value == self.path,
-            },
-            _ if !target.is_resource() => false,
-            Part::Group => is(&target.group),
-            Part::Resource if target.subresource.is_empty() => is(&target.resource),
-            Part::Resource => match value.split_once('/') {
-                Some((resource, sub)) => {
-                    sub == target.subresource && (resource == "*" || resource == target.resource)
+                None => !path.is_empty() && path == self.path,
+            });
+        }
+        any("/apiGroups", &|group| is(group, &target.group))
+            && any("/resources", &|value| match value.split_once('/') {
+                _ if target.subresource.is_empty() => is(value, &target.resource),
+                Some((resource, subresource)) => {
+                    subresource == target.subresource && is(resource, &target.resource)
                 }
                 None => value == "*",
-            },
-            Part::Name => value.is_empty() || value == target.name,
-        }
+            })
+            && (items(rule, "/resourceNames").is_empty()
+                || any("/resourceNames", &|name| {
+                    name.is_empty() || name == target.name
+                }))
     }
 
     fn resource(&self) -> String {
@@ -110,28 +77,6 @@ impl Attributes {
             format!("{}/{}", self.target.resource, self.target.subresource)
         }
     }
-}
-
-/// Which grants have been used, by role.
-#[derive(Debug, Default)]
-pub(crate) struct Used(BTreeSet<(RoleName, Grant)>);
-
-/// The grants that allow a request; empty when none does.
-fn granting(store: &Store, user: &User, wanted: &Attributes) -> Vec<(RoleName, Grant)> {
-    let mut found = Vec::new();
-    for (_, binding) in store.all(CLUSTER_ROLE_BINDINGS) {
-        if binds(binding, "", user) {
-            collect(store, binding, wanted, &mut found);
-        }
-    }
-    if !wanted.target.namespace.is_empty() {
-        for ((namespace, _), binding) in store.all(ROLE_BINDINGS) {
-            if *namespace == wanted.target.namespace && binds(binding, namespace, user) {
-                collect(store, binding, wanted, &mut found);
-            }
-        }
-    }
-    found
 }
 
 fn binds(binding: &Value, namespace: &str, user: &User) -> bool {
@@ -150,91 +95,12 @@ fn binds(binding: &Value, namespace: &str, user: &User) -> bool {
     })
 }
 
-fn role_of<'a>(store: &'a Store, binding: &Value) -> Option<(RoleName, &'a Value)> {
+fn role_of<'a>(store: &'a Store, binding: &Value) -> Option<&'a Arc<Value>> {
     let name = text(binding, "/roleRef/name");
-    if text(binding, "/roleRef/kind") == "ClusterRole" {
-        let role = store.find(CLUSTER_ROLES, "", name)?;
-        return Some((RoleName::cluster_role(name), role));
+    match text(binding, "/roleRef/kind") {
+        "ClusterRole" => store.find(CLUSTER_ROLES, "", name),
+        _ => store.find(ROLES, text(binding, "/metadata/namespace"), name),
     }
-    let namespace = text(binding, "/metadata/namespace");
-    let role = store.find(ROLES, namespace, name)?;
-    Some((RoleName::role(namespace, name), role))
-}
-
-fn collect(
-    store: &Store,
-    binding: &Value,
-    wanted: &Attributes,
-    found: &mut Vec<(RoleName, Grant)>,
-) {
-    let Some((name, role)) = role_of(store, binding) else {
-        return;
-    };
-    for rule in items(role, "/rules") {
-        let matching = grants_where(rule, |part, value| wanted.fits(part, value));
-        found.extend(matching.into_iter().map(|grant| (name.clone(), grant)));
-    }
-}
-
-/// Every grant of a role, its rules multiplied out.
-fn grants(role: &Value) -> Vec<Grant> {
-    let rules = items(role, "/rules").iter();
-    rules
-        .flat_map(|rule| grants_where(rule, |_, _| true))
-        .collect()
-}
-
-/// A field of a rule.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Verb,
-    Path,
-    Group,
-    Resource,
-    Name,
-}
-
-/// The grants of a rule that consist of values that fit. To multiply out the others for each
-/// request would take longer than the request.
-fn grants_where(rule: &Value, fits: impl Fn(Part, &str) -> bool) -> Vec<Grant> {
-    let documents = |field: &str, part: Part| {
-        let values = items(rule, field).iter().filter_map(Value::as_str);
-        let values: Vec<&str> = values.filter(|value| fits(part, value)).collect();
-        values
-    };
-    let mut all = Vec::new();
-    let verbs = documents("/verbs", Part::Verb);
-    if verbs.is_empty() {
-        return all;
-    }
-    let paths = documents("/nonResourceURLs", Part::Path);
-    let resources = documents("/resources", Part::Resource);
-    let groups = documents("/apiGroups", Part::Group);
-    let names = match items(rule, "/resourceNames") {
-        [] => vec![""],
-        _ => documents("/resourceNames", Part::Name),
-    };
-    for verb in verbs {
-        all.extend(paths.iter().map(|path| Grant {
-            path: (*path).to_owned(),
-            verb: verb.to_owned(),
-            ..Grant::default()
-        }));
-        for (group, resource) in product(&groups, &resources) {
-            all.extend(names.iter().map(|name| Grant {
-                group: group.to_owned(),
-                resource: resource.to_owned(),
-                name: (*name).to_owned(),
-                path: String::new(),
-                verb: verb.to_owned(),
-            }));
-        }
-    }
-    all
-}
-
-fn product<'a>(left: &[&'a str], right: &[&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    left.iter().flat_map(|l| right.iter().map(|r| (*l, *r)))
 }
 
 /// What every authenticated user may do on the real server by its built-in roles.
@@ -257,27 +123,20 @@ fn is_free(user: &User, wanted: &Attributes) -> bool {
         && wanted.target.resource.starts_with("selfsubject")
 }
 
-/// Whether the user may, without noting it.
+/// Whether the user may.
 pub(crate) fn may(store: &Store, user: &User, wanted: &Attributes) -> bool {
-    user.is_master() || is_free(user, wanted) || !granting(store, user, wanted).is_empty()
+    let namespace = &wanted.target.namespace;
+    user.is_master()
+        || is_free(user, wanted)
+        || rules_of(store, user, namespace).any(|rule| wanted.is_granted_by(rule))
 }
 
-/// Refuses the request, or notes which grants allow it.
-pub(crate) fn authorize(
-    store: &Store,
-    record: &mut Used,
-    user: &User,
-    wanted: &Attributes,
-) -> Result<(), Refusal> {
-    if user.is_master() || is_free(user, wanted) {
+/// Refuses the request unless the user may.
+pub(crate) fn authorize(store: &Store, user: &User, wanted: &Attributes) -> Result<(), Refusal> {
+    if may(store, user, wanted) {
         return Ok(());
     }
-    let found = granting(store, user, wanted);
-    if found.is_empty() {
-        return Err(refusal(user, wanted));
-    }
-    record.0.extend(found);
-    Ok(())
+    Err(refusal(user, wanted))
 }
 
 fn refusal(user: &User, wanted: &Attributes) -> Refusal {
@@ -319,31 +178,19 @@ fn refusal(user: &User, wanted: &Attributes) -> Refusal {
     Refusal::unauthorized_access(message, details(name, group, resource))
 }
 
-/// The grants of a role that no request has used so far.
-pub(crate) fn unused(store: &Store, used: &Used, role: &RoleName) -> Vec<Grant> {
-    let storage = if role.namespace.is_empty() {
-        CLUSTER_ROLES
-    } else {
-        ROLES
-    };
-    let Some(object) = store.find(storage, &role.namespace, &role.name) else {
-        return Vec::new();
-    };
-    let mut grants = grants(object);
-    grants.retain(|grant| !used.0.contains(&(role.clone(), grant.clone())));
-    grants
-}
-
-/// The rules that hold for a user in a namespace, as a `SelfSubjectRulesReview` lists them.
-pub(crate) fn rules_for(store: &Store, user: &User, namespace: &str) -> Vec<Value> {
+/// The rules that hold for a user in a namespace, or cluster-wide if it is "".
+pub(crate) fn rules_of<'a>(
+    store: &'a Store,
+    user: &User,
+    namespace: &str,
+) -> impl Iterator<Item = &'a Value> {
     let cluster = store.all(CLUSTER_ROLE_BINDINGS);
     let local = store
         .all(ROLE_BINDINGS)
-        .filter(|((ns, _), _)| ns == namespace);
+        .filter(move |((ns, _), _)| ns == namespace);
     cluster
         .chain(local)
-        .filter(|((ns, _), binding)| binds(binding, ns, user))
+        .filter(move |((ns, _), binding)| binds(binding, ns, user))
         .filter_map(|(_, binding)| role_of(store, binding))
-        .flat_map(|(_, role)| items(role, "/rules").to_vec())
-        .collect()
+        .flat_map(|role| items(role, "/rules"))
 }

@@ -82,7 +82,9 @@ impl State {
                 json!({ "verbs": ["*"], "nonResourceURLs": ["*"] }),
             ]
         } else {
-            rbac::rules_for(&self.store, user, namespace)
+            rbac::rules_of(&self.store, user, namespace)
+                .cloned()
+                .collect()
         };
         let (paths, resources): (Vec<Value>, Vec<Value>) = rules
             .into_iter()

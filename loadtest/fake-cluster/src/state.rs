@@ -12,7 +12,6 @@ use crate::{
     auth::Credentials,
     fault::{Faults, next_share},
     kinds::{self, Kind},
-    rbac::Used,
     request::Target,
     store::Store,
 };
@@ -71,7 +70,6 @@ pub(crate) struct State {
     pub options: Options,
     pub store: Store,
     pub credentials: Credentials,
-    pub used: Used,
     pub faults: Faults,
     pub audit: Audit,
     pub ca_pem: String,
@@ -91,7 +89,6 @@ impl State {
         let mut state = Self {
             store: Store::new(options.changes_max),
             credentials: Credentials::new(seed),
-            used: Used::default(),
             faults: Faults::new(seed),
             audit: Audit::new(options.audit_max),
             ca_pem,
