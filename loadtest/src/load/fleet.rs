@@ -40,7 +40,7 @@ const GROUP_VERSION: &str = "operatingsystemmanager.k8c.io/v1alpha1";
 pub(super) const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Requests that are kept between two counts: a cold start makes some dozens per tenant.
 const MANAGEMENT_REQUESTS_MAX: usize = 2_000_000;
-/// Watches resume from these; a namespace that is removed takes some dozens.
+/// Watches resume from these; a cold start makes some dozens per tenant.
 const MANAGEMENT_CHANGES_MAX: usize = 500_000;
 /// A worker cluster sees some dozens of requests until it is served, and few after that.
 const WORKER_REQUESTS_MAX: usize = 50_000;
@@ -179,23 +179,6 @@ impl Fleet {
         self.put(registration(tenant, kubeconfig)).await
     }
 
-    /// Replaces the credential in a registration by another one of the same account.
-    pub async fn rotate(&self, worker: &Worker, turn: usize) -> anyhow::Result<()> {
-        let user = User::service_account(KUBE_SYSTEM, ACCOUNT).in_group(&format!("turn-{turn}"));
-        let kubeconfig = worker.server.front.kubeconfig(&user);
-        self.put(registration(&worker.tenant, &kubeconfig)).await
-    }
-
-    /// Removes a tenant's namespace from the management cluster, with everything in it.
-    pub async fn remove(&self, worker: &Worker) -> anyhow::Result<()> {
-        let namespaces = api(&self.management, ("", "v1", "Namespace"), None);
-        namespaces
-            .delete(&worker.tenant, &DeleteParams::default())
-            .await
-            .with_context(|| format!("removing {}", worker.tenant))?;
-        Ok(())
-    }
-
     /// Says in a tenant's WorkerCluster how it wants to be served.
     pub fn give_settings(&self, worker: &Worker, mut spec: Value) -> anyhow::Result<()> {
         if let Some(spec) = spec.as_object_mut() {
@@ -318,8 +301,9 @@ impl Worker {
 
     /// What raises revisions here.
     pub fn revisions(&self) -> Revisions {
-        let kind = ("cluster.k8s.io", "v1alpha1", "MachineDeployment");
-        Revisions(api(&self.server, kind, Some(KUBE_SYSTEM)))
+        let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment");
+        let (client, kind) = (self.server.cluster.client(), ApiResource::from_gvk(&kind));
+        Revisions(Api::namespaced_with(client, KUBE_SYSTEM, &kind))
     }
 
     /// One of its machine deployments.
@@ -349,20 +333,6 @@ impl Revisions {
         patched
             .map(drop)
             .with_context(|| format!("setting {key} of {name}"))
-    }
-}
-
-/// A client of an administrator, without sockets.
-pub fn api(
-    server: &Server,
-    (group, version, kind): (&str, &str, &str),
-    namespace: Option<&str>,
-) -> Api<DynamicObject> {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let client = server.cluster.client();
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
-        None => Api::all_with(client, &kind),
     }
 }
 

@@ -2,13 +2,11 @@
 
 mod burst;
 mod busy;
-mod churn;
 mod defaults;
 mod fleet_wide;
 mod generation;
 mod hostile;
 mod kkp;
-mod leaks;
 mod making;
 mod real_workers;
 mod replicas;
@@ -56,14 +54,6 @@ pub enum Scenario {
     Slow,
     /// Each tenth worker cluster answers 429.
     Busy,
-    /// All tenants are added and removed, five times.
-    AddRemove,
-    /// One kubeconfig is replaced a thousand times.
-    RotateOne,
-    /// Every kubeconfig is replaced at once, three times.
-    RotateAll,
-    /// Machine deployments come, change and go all the time, and tenants come and go.
-    Churn,
     /// The worker clusters are real ones, five at most.
     RealWorkers,
     /// A burst for one tenant alone, and for one cluster in drop-in mode; both clusters are real.
@@ -93,10 +83,6 @@ impl Scenario {
             Self::Dead => "each tenth worker cluster is dead",
             Self::Slow => "each tenth worker cluster answers after five seconds",
             Self::Busy => "each tenth worker cluster answers 429",
-            Self::AddRemove => "all tenants are added and removed five times: what is left",
-            Self::RotateOne => "one kubeconfig is replaced a thousand times: what is left",
-            Self::RotateAll => "every kubeconfig is replaced at once, three times: what is left",
-            Self::Churn => "machine deployments and tenants come and go all the time: what is left",
             Self::RealWorkers => "worker clusters are real ones, five at most",
             Self::Burst => "a burst for one tenant alone, and the same in drop-in mode",
             Self::SideBySide => "one process for each worker cluster, and then one for all",
@@ -171,10 +157,6 @@ impl Scenario {
             Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
             Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
-            Self::AddRemove => Box::pin(leaks::add_remove(stage, outcome)),
-            Self::RotateOne => Box::pin(leaks::rotate_one(stage, outcome)),
-            Self::RotateAll => Box::pin(leaks::rotate_all(stage, outcome)),
-            Self::Churn => Box::pin(churn::churn(stage, outcome)),
             Self::RealWorkers => Box::pin(real_workers::real_workers(stage, outcome)),
             Self::Burst => Box::pin(burst::burst(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),

@@ -32,7 +32,7 @@ const CODE: &[(&str, usize)] = &[
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
     ("loadtest/fake-cluster", 10568),
-    ("loadtest/src", 13698),
+    ("loadtest/src", 13309),
     ("loadtest/tests", 893),
     ("tests/behaviour", 12967),
     ("tests/cli", 1171),

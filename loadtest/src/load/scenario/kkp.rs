@@ -10,7 +10,7 @@ use fake_cluster::{AuditEntry, User, Verb, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 
-use super::{leaks::CALM, making::engaged_since};
+use super::making::engaged_since;
 use crate::load::{
     fleet::{ACCOUNT, Fleet, KUBE_SYSTEM, Worker},
     latency::Latencies,
@@ -25,6 +25,9 @@ use crate::load::{
 const ROLE: &str = include_str!("../../../../manifests/rbac/kkp-seed/management.yaml");
 /// User clusters that are handed over one by one.
 const ONE_BY_ONE: usize = 100;
+/// Tokio ends an idle thread after ten seconds; jemalloc gives back what is free over ten seconds,
+/// starting over whenever something is freed, as when those threads end.
+const CALM: Duration = Duration::from_secs(45);
 /// The time between two of them.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// When KKP made the Secrets, which it only updates after that.
