@@ -3,18 +3,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    cluster::Cluster,
-    kinds::Kind,
-    store::{Key, Store},
-};
+use crate::{cluster::Cluster, kinds::Kind, store::Store};
 
 /// What a cluster stored at some time.
 #[derive(Debug, Clone)]
 pub struct Backup {
     store: Store,
     customs: BTreeMap<String, Vec<Arc<Kind>>>,
-    tokens_due: Vec<Key>,
 }
 
 /// What becomes of the resourceVersions with a restoration.
@@ -35,7 +30,6 @@ impl Cluster {
         Backup {
             store: state.store.clone(),
             customs: state.customs.clone(),
-            tokens_due: state.tokens_due.clone(),
         }
     }
 
@@ -49,7 +43,6 @@ impl Cluster {
             }
             state.store = store;
             state.customs.clone_from(&backup.customs);
-            state.tokens_due.clone_from(&backup.tokens_due);
         });
         self.close_watches();
     }

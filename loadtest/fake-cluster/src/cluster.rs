@@ -4,11 +4,10 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use serde_json::Value;
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     audit::AuditEntry,
@@ -18,7 +17,6 @@ use crate::{
     fault::{Fault, FaultId, Matcher},
     meta,
     state::{Options, State},
-    store::Key,
 };
 
 /// One Kubernetes cluster in memory. Clones are handles of the same cluster.
@@ -37,25 +35,12 @@ pub(crate) struct Inner {
     /// Counts the times that all watches were cut.
     pub closing: watch::Sender<u64>,
     pub authority: Authority,
-    timers: Mutex<JoinSet<()>>,
 }
 
 impl Inner {
     /// A panic elsewhere must not hide what the cluster knows.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn fill_token_later(self: &Arc<Self>, key: Key, delay: Duration) {
-        let cluster = Arc::downgrade(self);
-        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
-        while timers.try_join_next().is_some() {}
-        timers.spawn(async move {
-            tokio::time::sleep(delay).await;
-            if let Some(inner) = cluster.upgrade() {
-                inner.change(|state| state.fill_token(&key));
-            }
-        });
     }
 
     /// Changes the state and tells the watches.
@@ -120,7 +105,6 @@ impl Cluster {
                 requested: watch::Sender::new(0),
                 closing: watch::Sender::new(0),
                 authority,
-                timers: Mutex::new(JoinSet::new()),
             }),
         }
     }
@@ -270,11 +254,6 @@ impl Cluster {
     /// How many watches are open.
     pub fn open_watches(&self) -> usize {
         self.inner.closing.receiver_count()
-    }
-
-    /// Gives every waiting service account Secret its token now.
-    pub fn fill_tokens(&self) {
-        self.inner.change(State::fill_tokens);
     }
 
     /// Injects a fault that stays until it is cleared.

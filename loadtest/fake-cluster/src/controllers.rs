@@ -11,7 +11,7 @@ use crate::{
     auth::TokenClaims,
     kinds::{Kind, storage_name},
     meta::{account_of, name, namespace, remove, set, set_metadata, text},
-    state::{State, TokenFilling},
+    state::State,
     store::Key,
     validate::is_deleting,
     write::finished,
@@ -136,12 +136,7 @@ impl State {
             }
         }
         if kind.is("", "secrets") && text(object, "/type") == TOKEN_TYPE {
-            let key = (namespace(object).to_owned(), object_name);
-            match self.options.tokens {
-                TokenFilling::AtOnce => self.fill_token(&key),
-                TokenFilling::After(_) => self.tokens_due.push(key),
-                TokenFilling::Held => {}
-            }
+            self.fill_token(&(namespace(object).to_owned(), object_name));
         }
     }
 
@@ -176,18 +171,15 @@ impl State {
     }
 
     fn remove_tokens_of(&mut self, account: &Key) {
-        for key in self.token_secrets(|(namespace, _), secret| {
-            *namespace == account.0 && account_of(secret) == account.1
-        }) {
+        let secrets = self.store.all("/secrets");
+        let tokens = secrets.filter(|((namespace, _), secret)| {
+            *namespace == account.0
+                && text(secret, "/type") == TOKEN_TYPE
+                && account_of(secret) == account.1
+        });
+        for key in tokens.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.store.remove("/secrets", &key);
         }
-    }
-
-    fn token_secrets(&self, is_wanted: impl Fn(&Key, &Value) -> bool) -> Vec<Key> {
-        let secrets = self.store.all("/secrets");
-        let tokens = secrets.filter(|(_, secret)| text(secret, "/type") == TOKEN_TYPE);
-        let wanted = tokens.filter(|(key, secret)| is_wanted(key, secret));
-        wanted.map(|(key, _)| key.clone()).collect()
     }
 
     /// Deletes everything in a namespace that is being deleted.
@@ -240,7 +232,7 @@ impl State {
     }
 
     /// Gives a token Secret its token, or removes it when the account it speaks for is not there.
-    pub(crate) fn fill_token(&mut self, key: &Key) {
+    fn fill_token(&mut self, key: &Key) {
         let Some(secret) = self.store.get("/secrets", key).cloned() else {
             return;
         };
@@ -287,12 +279,5 @@ impl State {
             set(&mut filled, &["data", field], json!(STANDARD.encode(value)));
         }
         self.store.put("/secrets", key.clone(), filled);
-    }
-
-    /// Fills every token Secret that still waits for its token.
-    pub(crate) fn fill_tokens(&mut self) {
-        for key in self.token_secrets(|_, _| true) {
-            self.fill_token(&key);
-        }
     }
 }

@@ -78,7 +78,7 @@ pub use crate::{
     front::{tls::TlsFront, tower::Front},
     request::{Target, Verb},
     serve::AnswerBody,
-    state::{Options, TokenFilling},
+    state::Options,
     status::{Cause, Refusal},
     watch::BoxError,
 };

@@ -22,7 +22,7 @@ use crate::{
     rbac::{self, Attributes},
     read::{self, Form},
     request::{Call, Verb},
-    state::{State, TokenFilling},
+    state::State,
     status::Refusal,
     watch::{self, BoxError, WatchFaults, WatchPlan, Watching},
     write::Done,
@@ -202,18 +202,13 @@ fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
 }
 
 /// Executes a call under one lock, so that nothing comes between its reading and its writing.
-fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refusal> {
-    let (outcome, wrote, revision, due) = {
+fn execute(inner: &Inner, call: &Call, user: &User) -> Result<Outcome, Refusal> {
+    let (outcome, wrote, revision) = {
         let mut state = inner.lock();
         let before = state.store.revision();
         let outcome = perform(&mut state, call, user);
         let revision = state.store.revision();
-        (
-            outcome,
-            revision != before,
-            revision,
-            std::mem::take(&mut state.tokens_due),
-        )
+        (outcome, revision != before, revision)
     };
     let code = match &outcome {
         Ok(Outcome::Object(code, _) | Outcome::Text(code, _)) => *code,
@@ -223,11 +218,6 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
     note(inner, &named(call, &outcome), &user.name, (code, wrote));
     if wrote {
         inner.changed.send_replace(revision);
-    }
-    if let TokenFilling::After(delay) = inner.lock().options.tokens {
-        for key in due {
-            inner.fill_token_later(key, delay);
-        }
     }
     outcome
 }

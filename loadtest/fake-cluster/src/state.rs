@@ -16,17 +16,6 @@ use crate::{
     store::Store,
 };
 
-/// When the tokens of legacy service account Secrets appear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenFilling {
-    /// Together with the Secret, as a second change.
-    AtOnce,
-    /// Some time later; until then the Secret is there without data.
-    After(Duration),
-    /// Only when the test says so, by [`Cluster::fill_tokens`](crate::Cluster::fill_tokens).
-    Held,
-}
-
 /// How a cluster is made. Start from `Options::default()` and change fields.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -43,8 +32,6 @@ pub struct Options {
     /// Whether the parts of kube-controller-manager that matter here run: namespaces are emptied
     /// and removed, service accounts and their tokens appear.
     pub controllers: bool,
-    /// When service account tokens appear.
-    pub tokens: TokenFilling,
     /// The time between bookmarks of one watch.
     pub bookmark_interval: Duration,
 }
@@ -59,7 +46,6 @@ impl Default for Options {
             changes_max: 100_000,
             audit_max: 100_000,
             controllers: true,
-            tokens: TokenFilling::AtOnce,
             bookmark_interval: Duration::from_mins(1),
         }
     }
@@ -73,8 +59,6 @@ pub(crate) struct State {
     pub faults: Faults,
     pub audit: Audit,
     pub ca_pem: String,
-    /// Secrets whose token is to be filled in later, for `serve.rs` to set timers.
-    pub tokens_due: Vec<crate::store::Key>,
     pub customs: BTreeMap<String, Vec<Arc<Kind>>>,
     started: Instant,
     random: u64,
@@ -92,7 +76,6 @@ impl State {
             faults: Faults::new(seed),
             audit: Audit::new(options.audit_max),
             ca_pem,
-            tokens_due: Vec::new(),
             customs: BTreeMap::new(),
             started: Instant::now(),
             random: seed,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::tls_client::tls_client;
-use fake_cluster::{Cluster, Fault, Matcher, Options, Revisions, TokenFilling, User, Verb, object};
+use fake_cluster::{Cluster, Fault, Matcher, Options, Revisions, User, Verb, object};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -185,19 +185,6 @@ roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
   name: reader
----
-apiVersion: v1
-kind: ServiceAccount
-metadata:
-  name: robot
----
-apiVersion: v1
-kind: Secret
-metadata:
-  name: robot-token
-  annotations:
-    kubernetes.io/service-account.name: robot
-type: kubernetes.io/service-account-token
 "#;
 
 #[tokio::test(start_paused = true)]
@@ -222,29 +209,6 @@ async fn roles_are_enforced() {
     let secrets: Api<Secret> = Api::default_namespaced(client);
     assert_eq!(code(secrets.get("only").await), 404);
     assert_eq!(code(secrets.get("other").await), 403);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_token_appears_when_it_is_due() {
-    let tokens = TokenFilling::After(Duration::from_secs(5));
-    let cluster = Cluster::new(Options {
-        tokens,
-        ..Options::default()
-    });
-    let start = Instant::now();
-    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
-    for document in ROLE.split("---").skip(2) {
-        cluster.apply_yaml(document).unwrap();
-    }
-    assert!(secrets.get("robot-token").await.unwrap().data.is_none());
-    let filled = |cluster: &Cluster| {
-        let secret = cluster.get(object("secrets", "default", "robot-token"));
-        secret.is_some_and(|secret| secret.pointer("/data/token").is_some())
-    };
-    cluster.wait_until(filled).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(5));
-    let history = cluster.history(object("secrets", "default", "robot-token"));
-    assert_eq!(history.len(), 2);
 }
 
 #[tokio::test]
