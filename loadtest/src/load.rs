@@ -7,7 +7,7 @@
 //!  stage ──── fleet and manager together: start, wait, look
 //!  scenario ─ what is done in which order, and which figures come of it
 //!  per_cluster  the other side of a comparison: a process for each cluster
-//!  outcome ── one run as JSON and as a table; plot draws several
+//!  outcome ── one run as JSON and as a table
 //! ```
 
 pub mod descriptors;
@@ -16,7 +16,6 @@ pub mod latency;
 pub mod measure;
 pub mod outcome;
 pub mod per_cluster;
-pub mod plot;
 pub mod real_cluster;
 pub mod requests;
 pub mod scenario;

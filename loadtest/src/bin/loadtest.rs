@@ -1,13 +1,13 @@
 //! Runs one scenario of the load test, and prints what came of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum as _};
 use loadtest::demo::{cluster::Kind, screen::Screen};
-use loadtest::load::{outcome::Outcome, plot, scenario::Scenario, stage::Params};
+use loadtest::load::{scenario::Scenario, stage::Params};
 
 /// The real `osm run` between clusters in memory, under load.
 #[derive(Parser)]
@@ -22,15 +22,6 @@ enum Command {
     Run(Run),
     /// Lists the scenarios.
     List,
-    /// Draws results as SVG: memory, CPU and latency against the number of tenants.
-    Plot {
-        /// Results that `run --json` has written.
-        #[arg(required = true)]
-        results: Vec<PathBuf>,
-        /// The drawing.
-        #[arg(long, value_name = "FILE")]
-        out: PathBuf,
-    },
 }
 
 #[derive(clap::Args)]
@@ -82,7 +73,6 @@ fn main() -> ExitCode {
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
     let ended = match Arguments::parse().command {
         Command::Run(run) => self::run(run),
-        Command::Plot { results, out } => draw(&results, &out),
         Command::List => {
             list();
             Ok(())
@@ -101,16 +91,6 @@ fn list() {
     for scenario in Scenario::value_variants() {
         println!("{:<12}  {}", scenario.name(), scenario.about());
     }
-}
-
-fn draw(results: &[PathBuf], out: &Path) -> anyhow::Result<()> {
-    let read = |path: &PathBuf| -> anyhow::Result<Outcome> {
-        let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("reading {}", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no result", path.display()))
-    };
-    let runs: Vec<Outcome> = results.iter().map(read).collect::<Result<_, _>>()?;
-    plot::draw(&runs, out)
 }
 
 fn run(run: Run) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(10);
 const PROBER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A process at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
     /// Resident memory in KiB.
     pub resident_kib: u64,
@@ -25,7 +25,6 @@ pub struct Sample {
     pub private_kib: u64,
     /// Resident memory in KiB, of which what several processes share counts for each in part: the
     /// sum over processes is what they take together.
-    #[serde(default)]
     pub proportional_kib: u64,
     /// Processor time since its start, in milliseconds.
     pub cpu_milliseconds: u64,
@@ -36,7 +35,6 @@ pub struct Sample {
     /// Lines of its metrics page that are no comments.
     pub series: u64,
     /// Tasks of its runtime, as its metrics page says.
-    #[serde(default)]
     pub tasks: u64,
 }
 

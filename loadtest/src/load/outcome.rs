@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::latency::Latencies;
 use super::measure::Sample;
@@ -15,7 +15,7 @@ use crate::demo::cluster::Kind;
 use crate::demo::screen::Screen;
 
 /// One run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// What was done.
@@ -27,7 +27,6 @@ pub struct Outcome {
     /// The delay of every answer, in milliseconds.
     pub latency_milliseconds: u64,
     /// Whether the management cluster was a real kube-apiserver.
-    #[serde(default)]
     pub real_management: bool,
     /// When it ended.
     pub at: String,
@@ -46,7 +45,7 @@ pub struct Outcome {
 }
 
 /// One number, of which less is better.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// What it is.
     pub name: String,
@@ -55,10 +54,10 @@ pub struct Figure {
     /// Its unit.
     pub unit: String,
     /// What it must not exceed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub must: Option<f64>,
     /// What it should not exceed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub aim: Option<f64>,
 }
 

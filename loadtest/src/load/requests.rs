@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fake_cluster::{AuditEntry, Verb};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::fleet::Fleet;
 
@@ -19,7 +19,7 @@ pub fn replica(entry: &AuditEntry) -> Option<&str> {
 }
 
 /// How many requests of which kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// By `management` or `worker`, verb and resource: `worker get configmaps`.
     pub by_kind: BTreeMap<String, u64>,
@@ -37,7 +37,6 @@ pub struct Requests {
     /// Answers of 400 and above, 404 and 409 excepted, and requests without an answer.
     pub failed: u64,
     /// The same by kind and code: `worker get configmaps 403`.
-    #[serde(default)]
     pub failures: BTreeMap<String, u64>,
 }
 

@@ -32,7 +32,7 @@ const CODE: &[(&str, usize)] = &[
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
     ("loadtest/fake-cluster", 10462),
-    ("loadtest/src", 13309),
+    ("loadtest/src", 13066),
     ("loadtest/tests", 893),
     ("tests/behaviour", 12967),
     ("tests/cli", 1171),
