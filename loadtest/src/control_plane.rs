@@ -51,11 +51,6 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 pub struct Params {
     /// The cluster's name in its kubeconfigs and in error messages.
     pub name: String,
-    /// Where the addresses of Services come from; the first one is `default/kubernetes`.
-    pub service_cidr: String,
-    /// The address that the `EndpointSlice` `default/kubernetes` shows, beside the real port.
-    /// Kubernetes refuses loopback there; without an address there is no such `EndpointSlice`.
-    pub advertise_address: Option<Ipv4Addr>,
     /// Where machines reach the API server. With it the cluster does what nodes need: it signs
     /// their certificates, watches their heartbeats and asks their kubelets.
     pub machines_reach: Option<Ipv4Addr>,
@@ -83,8 +78,6 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             name: "cluster".to_owned(),
-            service_cidr: "10.96.0.0/16".to_owned(),
-            advertise_address: None,
             machines_reach: None,
             server_names: Vec::new(),
             kept: None,
@@ -266,12 +259,9 @@ impl ControlPlane {
     /// What the API server has answered so far, oldest first. An event may be written a moment
     /// after its answer arrives; a watch is here once it has ended.
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>, Error> {
-        self.audited(|stage| stage != AuditStage::ResponseStarted)
-    }
-
-    /// The watches (and other long requests) that the API server has begun to answer so far.
-    pub fn audit_watches(&self) -> Result<Vec<AuditEvent>, Error> {
-        self.audited(|stage| stage == AuditStage::ResponseStarted)
+        let (mut events, _) = self.audit_events_from(0)?;
+        events.retain(|event| event.stage != AuditStage::ResponseStarted);
+        Ok(events)
     }
 
     /// Everything that the API server has noted behind an offset of its log, and the offset behind
@@ -323,11 +313,6 @@ impl ControlPlane {
     pub async fn keep(&self, folder: &Path) -> Result<(), Error> {
         self.stop_all().await?;
         kept::keep(self.folder(), &self.authority, folder)
-    }
-
-    fn audited(&self, of: fn(AuditStage) -> bool) -> Result<Vec<AuditEvent>, Error> {
-        let path = components::audit_log(&self.slot);
-        audit::read(&path, of).map_err(|source| Error::File { path, source })
     }
 
     async fn serve(&self) -> Result<(), Error> {

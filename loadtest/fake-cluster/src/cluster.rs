@@ -320,9 +320,4 @@ impl Cluster {
             .await;
         }
     }
-
-    /// A receiver that sees the revision after every write.
-    pub fn on_change(&self) -> watch::Receiver<u64> {
-        self.inner.changed.subscribe()
-    }
 }

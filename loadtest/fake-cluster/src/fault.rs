@@ -48,8 +48,6 @@ pub enum Fault {
     },
     /// Objects come with a `metadata` that cannot be read.
     BadObject,
-    /// The body comes in pieces, with this long between them.
-    SlowBody(Duration),
     /// Reads show the state as it was this many revisions ago.
     StaleList {
         /// How far back, as far as the log goes.
@@ -98,7 +96,6 @@ impl fmt::Debug for Fault {
             Self::Delay(time) => f.debug_tuple("Delay").field(time).finish(),
             Self::CloseMidWatch { events } => f.debug_tuple("CloseMidWatch").field(events).finish(),
             Self::BadObject => f.write_str("BadObject"),
-            Self::SlowBody(time) => f.debug_tuple("SlowBody").field(time).finish(),
             Self::StaleList { revisions } => f.debug_tuple("StaleList").field(revisions).finish(),
             Self::ConnectionRefused => f.write_str("ConnectionRefused"),
             Self::ConnectionReset => f.write_str("ConnectionReset"),

@@ -4,13 +4,12 @@
 use std::{borrow::Cow, convert::Infallible, io, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
-use futures::StreamExt;
 use http::{Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::Value;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Instant, sleep};
 
 use crate::{
     audit::AuditEntry,
@@ -49,7 +48,6 @@ struct Disturbance {
     hang: bool,
     reset: bool,
     bad_object: bool,
-    pause: Option<Duration>,
     watch_events: Option<u64>,
 }
 
@@ -104,7 +102,6 @@ async fn outcome_of(
             let faults = WatchFaults {
                 events_left: disturbance.watch_events,
                 bad_objects: disturbance.bad_object,
-                pause: disturbance.pause,
             };
             let stream = Watching::start(*plan, inner, user.name, faults);
             response(
@@ -121,15 +118,11 @@ fn found(code: u16, mut object: Value, disturbance: &Disturbance) -> Response<An
         watch::spoil(&mut object);
     }
     let bytes = Bytes::from(serde_json::to_vec(&object).unwrap_or_default());
-    let body = match disturbance.pause {
-        Some(pause) => slow(&bytes, pause),
-        None => whole(bytes),
-    };
     let content_type = match meta::text(&object, "/kind") {
         "APIGroupDiscoveryList" => AGGREGATED,
         _ => "application/json",
     };
-    response(code, content_type, body)
+    response(code, content_type, whole(bytes))
 }
 
 /// How clients tell aggregated discovery from the older kind.
@@ -174,7 +167,6 @@ async fn before(
             Fault::ConnectionResetAfter => disturbance.reset = true,
             Fault::CloseMidWatch { events } => disturbance.watch_events = Some(events),
             Fault::BadObject => disturbance.bad_object = true,
-            Fault::SlowBody(time) => disturbance.pause = Some(time),
             Fault::StaleList { revisions } => disturbance.behind = revisions,
             Fault::DropWatchEvents(_) => {}
         }
@@ -375,17 +367,6 @@ fn whole(bytes: Bytes) -> AnswerBody {
     Full::new(bytes)
         .map_err(|never: Infallible| match never {})
         .boxed_unsync()
-}
-
-/// The body in eight pieces, with a pause before each.
-fn slow(bytes: &Bytes, pause: Duration) -> AnswerBody {
-    let size = bytes.len().div_ceil(8).max(1);
-    let pieces: Vec<Bytes> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
-    let stream = futures::stream::iter(pieces).then(move |piece| async move {
-        sleep(pause).await;
-        Ok::<_, BoxError>(Frame::data(piece))
-    });
-    StreamBody::new(stream).boxed_unsync()
 }
 
 /// The answer to a request that cannot even be read.

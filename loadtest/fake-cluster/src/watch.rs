@@ -190,7 +190,6 @@ fn error_event(refusal: &Refusal) -> Value {
 pub(crate) struct WatchFaults {
     pub events_left: Option<u64>,
     pub bad_objects: bool,
-    pub pause: Option<Duration>,
 }
 
 /// A running watch.
@@ -240,9 +239,6 @@ impl Watching {
                 return Some((Err(error.into()), self));
             }
             if let Some(event) = self.plan.first.pop_front() {
-                if let Some(pause) = self.faults.pause {
-                    tokio::time::sleep(pause).await;
-                }
                 let bytes = self.line(event);
                 return Some((Ok(Frame::data(bytes)), self));
             }

@@ -65,15 +65,8 @@ pub struct AuditEvent {
     pub answered: Timestamp,
 }
 
-/// The events of the stages that are asked for. A last line that is still being written is left for
-/// the next call.
-pub(super) fn read(path: &Path, of: fn(AuditStage) -> bool) -> io::Result<Vec<AuditEvent>> {
-    let (mut events, _) = read_from(path, 0)?;
-    events.retain(|event| of(event.stage));
-    Ok(events)
-}
-
-/// All events behind an offset, and the offset behind them.
+/// All events behind an offset, and the offset behind them. A last line that is still being written
+/// is left for the next call.
 pub(super) fn read_from(path: &Path, offset: u64) -> io::Result<(Vec<AuditEvent>, u64)> {
     let mut text = String::new();
     match File::open(path) {

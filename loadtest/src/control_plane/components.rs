@@ -22,6 +22,9 @@ pub(super) const ETCD_DATA: &str = "etcd";
 pub(super) const AUDIT_POLICY: &str = "audit-policy.yaml";
 const AUDIT_LOG: &str = "audit.log";
 
+/// Where the addresses of Services come from; the first one is `default/kubernetes`.
+const SERVICES: &str = "10.96.0.0/16";
+
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Admission plugins for things that these clusters do not have: volumes, ingresses, runtimes.
@@ -91,7 +94,7 @@ pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
         format!("--service-account-issuer={issuer}"),
         format!("--service-account-key-file={SIGNING_PUBLIC_KEY}"),
         format!("--service-account-signing-key-file={SIGNING_KEY}"),
-        format!("--service-cluster-ip-range={}", params.service_cidr),
+        format!("--service-cluster-ip-range={SERVICES}"),
         format!("--audit-policy-file={AUDIT_POLICY}"),
         format!("--audit-log-path={}", audit_log(slot).display()),
         // A rotated log would lose its oldest events to the reader.
@@ -102,15 +105,11 @@ pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
         "--max-mutating-requests-inflight=200".to_owned(),
         "--etcd-count-metric-poll-period=0".to_owned(),
         "--profiling=false".to_owned(),
+        // Kubernetes refuses loopback in the `EndpointSlice` of the API server: there is none. The
+        // address must be given all the same, or the server looks for a default route.
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
     ];
-    flags.extend(match params.advertise_address {
-        Some(address) => vec![format!("--advertise-address={address}")],
-        // The address must be given all the same, or the server looks for a default route.
-        None => vec![
-            "--advertise-address=127.0.0.1".to_owned(),
-            "--endpoint-reconciler-type=none".to_owned(),
-        ],
-    });
     if params.machines_reach.is_some() {
         flags.extend([
             format!("--kubelet-client-certificate={KUBELET_CLIENT_CERTIFICATE}"),
@@ -139,8 +138,7 @@ pub(super) fn server_names(params: &Params) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    let addresses = [params.advertise_address, params.machines_reach];
-    names.extend(addresses.into_iter().flatten().map(|it| it.to_string()));
+    names.extend(params.machines_reach.map(|it| it.to_string()));
     names.extend_from_slice(&params.server_names);
     names
 }
@@ -158,7 +156,7 @@ pub(super) fn controller_manager(params: &Params, slot: &Slot) -> Component {
         format!("--controllers={controllers}"),
         format!("--service-account-private-key-file={SIGNING_KEY}"),
         format!("--root-ca-file={CA_CERTIFICATE}"),
-        format!("--service-cluster-ip-range={}", params.service_cidr),
+        format!("--service-cluster-ip-range={SERVICES}"),
         // There is one of them; an outage of the API server must not end it.
         "--leader-elect=false".to_owned(),
         // Nobody asks it anything.
