@@ -8,7 +8,6 @@ mod generation;
 mod hostile;
 mod kkp;
 mod making;
-mod real_workers;
 mod replicas;
 mod side_by_side;
 mod siege;
@@ -54,8 +53,6 @@ pub enum Scenario {
     Slow,
     /// Each tenth worker cluster answers 429.
     Busy,
-    /// The worker clusters are real ones, five at most.
-    RealWorkers,
     /// A burst for one tenant alone, and for one cluster in drop-in mode; both clusters are real.
     Burst,
     /// One process for each worker cluster, and then one for all.
@@ -83,7 +80,6 @@ impl Scenario {
             Self::Dead => "each tenth worker cluster is dead",
             Self::Slow => "each tenth worker cluster answers after five seconds",
             Self::Busy => "each tenth worker cluster answers 429",
-            Self::RealWorkers => "worker clusters are real ones, five at most",
             Self::Burst => "a burst for one tenant alone, and the same in drop-in mode",
             Self::SideBySide => "one process for each worker cluster, and then one for all",
             Self::Kkp => "a KKP seed: handed over one by one and all at once, and back",
@@ -103,7 +99,6 @@ impl Scenario {
                 | Self::Dead
                 | Self::Slow
                 | Self::Busy
-                | Self::RealWorkers
                 | Self::Burst
         )
     }
@@ -123,7 +118,7 @@ impl Scenario {
         );
         let mut outcome = Outcome::new(&self.name(), &params);
         let in_memory = match self {
-            Self::RealWorkers | Self::Burst => 0,
+            Self::Burst => 0,
             _ => params.tenants,
         };
         let stage = Stage::new(Params {
@@ -157,7 +152,6 @@ impl Scenario {
             Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
             Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
-            Self::RealWorkers => Box::pin(real_workers::real_workers(stage, outcome)),
             Self::Burst => Box::pin(burst::burst(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
             Self::Kkp => Box::pin(kkp::kkp(stage, outcome)),

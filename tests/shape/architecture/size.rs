@@ -32,7 +32,7 @@ const CODE: &[(&str, usize)] = &[
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
     ("loadtest/fake-cluster", 10431),
-    ("loadtest/src", 13042),
+    ("loadtest/src", 12860),
     ("loadtest/tests", 863),
     ("tests/behaviour", 12967),
     ("tests/cli", 1171),
