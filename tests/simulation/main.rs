@@ -4,7 +4,7 @@
 //! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
 //! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many
 //! that probably nobody has run before, from the number `OSM_SIMULATION_NEW_FROM` on if that is
-//! set. `OSM_SIMULATION_SIXTH=n`, from 0 to 5, runs one sixth of all these.
+//! set.
 
 #[path = "../sweep/fixtures.rs"]
 mod fixtures;
@@ -68,12 +68,7 @@ fn main() -> ExitCode {
         let new = number("OSM_SIMULATION_NEW").unwrap_or(0);
         let drawn = || u64::from(rand::random::<u32>());
         let first = NEW + number("OSM_SIMULATION_NEW_FROM").unwrap_or_else(drawn);
-        let all = blocks(0..known).chain(blocks(first..first + new));
-        // Of each six blocks the one of this number, or all.
-        let sixth = number("OSM_SIMULATION_SIXTH");
-        let is_meant = |index: u64| sixth.is_none_or(|sixth| index % 6 == sixth);
-        let chosen = (0..).zip(all).filter(|(index, _)| is_meant(*index));
-        chosen.map(|(_, trial)| trial).collect()
+        blocks(0..known).chain(blocks(first..first + new)).collect()
     };
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use loadtest::demo::screen::Screen;
 use loadtest::load::{scenario::Scenario, stage::Params};
 
-/// How long each attack goes on.
+/// How long each wave of attacks goes on.
 const WINDOW: Duration = Duration::from_secs(15);
 /// The limit of the manifests, in bytes.
 const MEMORY_LIMIT: usize = 512 << 20;
@@ -24,6 +24,7 @@ async fn replicas_survive_every_attack_and_name_its_cause() {
         // A busy machine must not make failures.
         arguments: vec![
             format!("--memory-limit={MEMORY_LIMIT}"),
+            "--request-timeout=30s".to_owned(),
             "--lease-duration=40s".to_owned(),
         ],
         ..Params::in_memory(binary.with_file_name("osm"), 20)

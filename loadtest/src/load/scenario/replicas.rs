@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use fake_cluster::AuditEntry;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::making::{Made, compare, halves, latencies, make, make_while};
@@ -17,7 +18,7 @@ use crate::load::{
     stage::Stage,
 };
 
-pub(super) const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
+const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
 /// How long a killed replica's tenants may wait: the Lease that it leaves, and five seconds.
 const TAKEN_MAX_SECONDS: f64 = 20.0;
 /// The annotation with the digest of the replica set that a replica follows.
@@ -25,10 +26,7 @@ const VIEW: &str = "/metadata/annotations/operatingsystemmanager.k8c.io~1members
 
 /// Three replicas, of which one is killed.
 pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    for instance in REPLICAS {
-        stage.start_replica(instance).await?;
-    }
-    stage.until("all replicas know each other", agree).await?;
+    start_all(stage, &[]).await?;
     stage.register_all().await?;
     stage.until_all_served(1).await?;
     stage.settle().await?;
@@ -89,24 +87,38 @@ pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
     Ok(())
 }
 
+/// Starts all replicas. Each has its Lease before the next one starts: one that sees neither a
+/// Lease nor the mark of the last replica that left waits for as long as a Lease lasts.
+pub(super) async fn start_all(stage: &mut Stage, more: &[&str]) -> anyhow::Result<()> {
+    for (earlier, instance) in REPLICAS.into_iter().enumerate() {
+        let arguments = [&["--instance", instance], more].concat();
+        stage.start_with(instance, &arguments).await?;
+        let has_joined = |fleet: &Fleet| views(fleet).len() > earlier;
+        stage.until("it has joined", has_joined).await?;
+    }
+    stage.until("all replicas know each other", agree).await?;
+    Ok(())
+}
+
 /// Whether every replica has published the same members, and as many as there are.
-pub(super) fn agree(fleet: &Fleet) -> bool {
+fn agree(fleet: &Fleet) -> bool {
+    let views = views(fleet);
+    let distinct: BTreeSet<_> = views.iter().collect();
+    views.len() == REPLICAS.len() && distinct.len() == 1
+}
+
+/// What each replica that has a Lease has published.
+fn views(fleet: &Fleet) -> Vec<Option<String>> {
     let leases = fleet
         .management
         .cluster
         .objects("leases.coordination.k8s.io");
-    let held = leases.iter().filter(|lease| {
-        let holder = lease
-            .pointer("/spec/holderIdentity")
-            .and_then(|it| it.as_str());
-        holder.is_some_and(|holder| !holder.is_empty())
-    });
-    let views: Vec<_> = held.map(|lease| lease.pointer(VIEW)).collect();
-    let distinct: BTreeSet<_> = views
-        .iter()
-        .map(|view| view.and_then(|it| it.as_str()))
-        .collect();
-    views.len() == REPLICAS.len() && distinct.len() == 1
+    let text = |lease: &Value, field| lease.pointer(field)?.as_str().map(str::to_owned);
+    let is_held = |lease: &&Value| {
+        text(lease, "/spec/holderIdentity").is_some_and(|holder| !holder.is_empty())
+    };
+    let held = leases.iter().filter(is_held);
+    held.map(|lease| text(lease, VIEW)).collect()
 }
 
 /// Who serves each tenant: the replica that sent the latest request to its cluster.

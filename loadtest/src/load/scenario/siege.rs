@@ -1,5 +1,5 @@
-//! Three replicas serve ordinary tenants beside a tenant that attacks: in one way after another,
-//! each for the length of the window. No replica may die or take much memory, the ordinary tenants
+//! Three replicas serve ordinary tenants beside tenants that attack, each in its own way, in waves
+//! of the length of the window. No replica may die or take much memory, the ordinary tenants
 //! must be served, the attacker's conditions must name the cause, and an attacker that behaves
 //! again must be served. Then somebody attacks the webhooks.
 
@@ -11,7 +11,7 @@ mod webhook;
 use std::{cell::Cell, convert::Infallible, time::Duration};
 
 use anyhow::Context as _;
-use futures::future::try_join;
+use futures::future::{join_all, try_join, try_join_all};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,7 +21,7 @@ use self::{
 };
 use super::{
     making::{latencies, make, make_while},
-    replicas::{REPLICAS, agree},
+    replicas::start_all,
 };
 use crate::load::{
     fleet::{Fleet, Worker},
@@ -55,53 +55,63 @@ const MACHINE_DEPLOYMENTS_MAX: usize = 250;
 pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     let applied = stage.fleet.management.cluster.apply_yaml(KKP_RIGHTS);
     applied.context("applying the rights in a seed of KKP")?;
-    start_all(stage).await?;
-    stage.register_all().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await?;
     let ordinary: Vec<usize> = (0..stage.params.tenants).collect();
-    let alone = make(stage, &ordinary).await?;
-    let mut attackers = Vec::new();
     let only = stage.params.attack.clone();
     let is_wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
-    for attack in ATTACKS.iter().filter(|it| is_wanted(it.name)) {
-        let attacker = Worker::of(format!("{ATTACKER}{}", attack.name), 1).await?;
-        stage.fleet.give_namespace(&attacker)?;
-        attack.begin(stage, &attacker)?;
-        stage.fleet.register(&attacker).await?;
-        if attack.restarts {
-            stage.stop().await?;
-            start_all(stage).await?;
-            // The restart itself is not measured: the ordinary tenants are served again first.
-            make_while(stage, &ordinary, |_| false).await?;
+    let waves = ATTACKS.iter().map(|it| it.wave).max().unwrap_or_default() + 1;
+    let mut besieged_waves = Vec::new();
+    let mut alone = Latencies::default();
+    let mut attackers = Vec::new();
+    for wave in 0..waves {
+        let wanted = ATTACKS
+            .iter()
+            .filter(|it| it.wave == wave && is_wanted(it.name));
+        let attacks: Vec<&Attack> = wanted.collect();
+        let begun = begin(stage, &attacks).await?;
+        if wave == 0 {
+            start_all(stage, &["--inventory=label,cluster-api,kkp"]).await?;
+            stage.register_all().await?;
+            stage.until_all_served(1).await?;
         }
-        let (beside, worst) = besieged(stage, &ordinary, attack).await?;
-        if !attack.lasts {
-            end(stage, attack, &attacker).await?;
+        if !attacks.is_empty() {
+            make_room(stage).await?;
+            let (beside, worst) = besieged(stage, &ordinary, &attacks).await?;
+            let name = match attacks.as_slice() {
+                [only] => only.name.to_owned(),
+                _ => format!("wave {}", wave + 1),
+            };
+            outcome.figures.extend(worst.figures(&name));
+            besieged_waves.push((name, beside));
         }
-        outcome.figures.extend(worst.figures(attack.name));
-        let times = beside.p99 / alone.p99.max(1.0);
-        let times = Figure::new(&format!("{}: p99, times as long", attack.name), times, "x");
-        outcome.figures.push(times.wanted(LONGER_MAX, LONGER_MAX));
-        outcome.add_latencies(attack.name, beside);
-        attackers.push((attack, attacker));
-        make_room(stage).await?;
-    }
-    for (attack, attacker) in attackers.iter().filter(|(attack, _)| attack.lasts) {
-        end(stage, attack, attacker).await?;
+        for (attack, attacker) in attacks.iter().zip(&begun) {
+            end(stage, attack, attacker).await?;
+        }
+        attackers.extend(begun);
+        if wave == 0 {
+            stage.settle().await?;
+            alone = make(stage, &ordinary).await?;
+        }
     }
     let cleared = Instant::now();
-    for (_, attacker) in &attackers {
+    for attacker in &attackers {
         let what = format!("{} is served again", attacker.tenant);
         let is_served = |fleet: &Fleet| ready(fleet, &attacker.tenant) == Some(true);
         let recovered = stage.until(&what, is_served).await;
         recovered.with_context(|| conditions(&stage.fleet, &attacker.tenant))?;
     }
     let recovered = cleared.elapsed().as_secs_f64();
-    let mut attacks = attackers.len();
-    for attack in webhook::ATTACKS.iter().filter(|it| is_wanted(it.name)) {
-        webhooks_besieged(stage, outcome, attack).await?;
-        attacks += 1;
+    for (name, beside) in besieged_waves {
+        let times = beside.p99 / alone.p99.max(1.0);
+        let times = Figure::new(&format!("{name}: p99, times as long"), times, "x");
+        outcome.figures.push(times.wanted(LONGER_MAX, LONGER_MAX));
+        outcome.add_latencies(&name, beside);
+    }
+    let wanted = webhook::ATTACKS.iter().filter(|it| is_wanted(it.name));
+    let webhooks = try_join_all(wanted.map(|it| webhooks_besieged(stage, it))).await?;
+    let attacks = attackers.len() + webhooks.len();
+    for (attack, worst, took) in webhooks {
+        outcome.figures.extend(worst.figures(attack));
+        outcome.add_latencies(attack, took);
     }
     anyhow::ensure!(attacks > 0, "there is no such attack");
     outcome.figures.extend([
@@ -110,6 +120,19 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
     ]);
     outcome.add_latencies("0 alone", alone);
     Ok(())
+}
+
+/// Begins attacks, and registers a tenant for each.
+async fn begin(stage: &mut Stage, attacks: &[&Attack]) -> anyhow::Result<Vec<Worker>> {
+    let mut attackers = Vec::new();
+    for attack in attacks {
+        let attacker = Worker::of(format!("{ATTACKER}{}", attack.name), 1).await?;
+        stage.fleet.give_namespace(&attacker)?;
+        attack.begin(stage, &attacker)?;
+        stage.fleet.register(&attacker).await?;
+        attackers.push(attacker);
+    }
+    Ok(attackers)
 }
 
 /// Removes machine deployments of ordinary tenants before they exceed their quota.
@@ -129,14 +152,6 @@ async fn make_room(stage: &mut Stage) -> anyhow::Result<()> {
         }
     }
     stage.settle().await
-}
-
-async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
-    for instance in REPLICAS {
-        let arguments = ["--instance", instance, "--inventory=label,cluster-api,kkp"];
-        stage.start_with(instance, &arguments).await?;
-    }
-    stage.until("all replicas know each other", agree).await
 }
 
 /// The worst that was seen of any replica during an attack.
@@ -159,32 +174,33 @@ impl Worst {
     }
 }
 
-/// Serves new machine deployments of ordinary tenants during an attack. Returns how long they took,
+/// Serves new machine deployments of ordinary tenants during attacks. Returns how long they took,
 /// and the worst of all replicas. Fails if a replica ends or does not answer `/livez`.
 async fn besieged(
     stage: &mut Stage,
     ordinary: &[usize],
-    attack: &Attack,
+    attacks: &[&Attack],
 ) -> anyhow::Result<(Latencies, Worst)> {
     let (begun, window) = (Instant::now(), stage.params.window);
     let (processes, admins) = (stage.process_ids(), stage.admin_addresses());
     let worst = Cell::<Worst>::default();
     let watching = watch(&processes, &admins, &worst);
+    let noise = join_all(attacks.iter().map(|it| (it.noise)(admins.clone())));
     let making = make_while(stage, ordinary, |_| begun.elapsed() < window);
     let made = tokio::select! {
         ended = watching => return Err(ended),
-        () = (attack.noise)(admins.clone()) => anyhow::bail!("the attack ended by itself"),
+        _ = noise => anyhow::bail!("the attack ended by itself"),
         made = making => made?,
     };
     Ok((latencies(&made)?, worst.get()))
 }
 
-/// Asks the webhooks for reviews during an attack on them.
+/// Asks the webhooks of a process of its own for reviews during an attack on them. Returns the
+/// attack's name, the worst that was seen, and how long reviews took.
 async fn webhooks_besieged(
     stage: &Stage,
-    outcome: &mut Outcome,
     attack: &webhook::Attack,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<(&'static str, Worst, Latencies)> {
     let folder = tempfile::tempdir()?;
     let webhooks = Webhooks::start(&stage.params, folder.path()).await?;
     let worst = Cell::<Worst>::default();
@@ -193,9 +209,8 @@ async fn webhooks_besieged(
         ended = watch(&processes, &admins, &worst) => return Err(ended),
         took = webhooks.besieged(attack, stage.params.window) => took?,
     };
-    outcome.figures.extend(worst.get().figures(attack.name));
-    outcome.add_latencies(attack.name, took);
-    webhooks.stop().await
+    webhooks.stop().await?;
+    Ok((attack.name, worst.get(), took))
 }
 
 /// Records the worst that is seen of processes, until one ends or does not answer `/livez`.

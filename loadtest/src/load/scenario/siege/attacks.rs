@@ -53,10 +53,8 @@ pub(super) struct Attack {
     pub name: &'static str,
     /// What a condition of the attacker's WorkerCluster must say. Empty if nothing is wrong there.
     pub cause: &'static str,
-    /// Whether the attack goes on beside the others until all of them are over.
-    pub lasts: bool,
-    /// Whether all replicas are restarted when the attack has begun.
-    pub restarts: bool,
+    /// Which attacks go on at the same time. The first ones begin before the replicas start.
+    pub wave: usize,
     /// What is done to the replicas' admin ports. Never returns.
     pub noise: fn(Vec<String>) -> LocalBoxFuture<'static, ()>,
     begin: fn(&Stage, &Worker) -> anyhow::Result<()>,
@@ -66,15 +64,14 @@ pub(super) struct Attack {
 impl Attack {
     /// Attacks that begin by faults alone end when these are cleared.
     const fn by(
-        name: &'static str,
+        (wave, name): (usize, &'static str),
         cause: &'static str,
         begin: fn(&Stage, &Worker) -> anyhow::Result<()>,
     ) -> Self {
         Self {
             name,
             cause,
-            lasts: false,
-            restarts: false,
+            wave,
             noise: |_| Box::pin(pending()),
             begin,
             end: |_, _| Ok(()),
@@ -97,29 +94,27 @@ impl Attack {
     }
 }
 
-/// All attacks.
+/// All attacks. Those that take much memory, or a share of what all tenants have, are in waves of
+/// their own: the cause of one must not be another.
 pub(super) const ATTACKS: &[Attack] = &[
     Attack::by(
-        "empty-items",
+        (1, "empty-items"),
         "the list has more objects than were asked for",
         |_, attacker| {
             on_list(attacker, empty_items());
             Ok(())
         },
     ),
-    Attack {
-        lasts: true,
-        ..Attack::by(
-            "endless-list",
-            "the list has not ended after 1000 pages",
-            |_, attacker| {
-                on_list(attacker, endless_list()?);
-                Ok(())
-            },
-        )
-    },
     Attack::by(
-        "smuggled-name",
+        (0, "endless-list"),
+        "the list has not ended after 1000 pages",
+        |_, attacker| {
+            on_list(attacker, endless_list()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        (0, "smuggled-name"),
         "has a name that no object can have",
         |_, attacker| {
             on_list(attacker, smuggled_name()?);
@@ -127,7 +122,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     ),
     Attack::by(
-        "managed-fields",
+        (1, "managed-fields"),
         "more than 4 MiB of events a second",
         |_, attacker| {
             on_watch(attacker, MACHINE_DEPLOYMENTS, managed_fields()?);
@@ -135,7 +130,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     ),
     Attack::by(
-        "endless-events",
+        (3, "endless-events"),
         "more than 4 MiB of events a second",
         |_, attacker| {
             on_watch(attacker, MACHINE_DEPLOYMENTS, endless_events()?);
@@ -143,7 +138,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     ),
     Attack::by(
-        "endless-objects",
+        (2, "endless-objects"),
         "more than 10000 objects exist",
         |_, attacker| {
             on_watch(attacker, MACHINE_DEPLOYMENTS, endless_objects()?);
@@ -151,7 +146,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     ),
     Attack::by(
-        "endless-secrets",
+        (4, "endless-secrets"),
         "there is no memory left for Secret",
         |_, attacker| {
             on_watch(attacker, SECRETS, endless_secrets());
@@ -159,7 +154,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     ),
     Attack::by(
-        "long-version",
+        (2, "long-version"),
         "an object of the answer is longer than 4 MiB",
         |_, attacker| {
             let long = "a".repeat(30 << 20);
@@ -183,7 +178,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             forget_all(attacker, "large", LARGE);
             Ok(())
         },
-        ..Attack::by("large-objects", "", |_, attacker| {
+        ..Attack::by((4, "large-objects"), "", |_, attacker| {
             let long = "a".repeat(LARGE_BYTES);
             for index in 0..LARGE {
                 let mut large = machine_deployment(&format!("large-{index}"));
@@ -196,7 +191,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         end: |stage, attacker| give_profiles(stage, attacker, |_| "well".to_owned()),
         ..Attack::by(
-            "templates",
+            (1, "templates"),
             "the profile makes more than",
             |stage, attacker| {
                 give_profiles(stage, attacker, str::to_owned)?;
@@ -223,7 +218,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             stage.fleet.management.cluster.delete_raw(base);
             Ok(())
         },
-        ..Attack::by("overlays", "", |stage, attacker| {
+        ..Attack::by((3, "overlays"), "", |stage, attacker| {
             let base = a_profile(&"a".repeat(BASE_BYTES));
             give_profile(stage, attacker, ("base", &base))?;
             for index in 0..OVERLAYS {
@@ -244,7 +239,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             Ok(())
         },
         ..Attack::by(
-            "offered-profiles",
+            (1, "offered-profiles"),
             "not found in namespace",
             |stage, attacker| {
                 for yaml in [stage.definitions.as_str(), ADOPTION_RIGHTS] {
@@ -266,7 +261,6 @@ pub(super) const ATTACKS: &[Attack] = &[
         )
     },
     Attack {
-        restarts: true,
         end: |stage, attacker| {
             for index in 0..REGISTRATIONS {
                 let name = format!("large-{index}");
@@ -276,7 +270,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             Ok(())
         },
         ..Attack::by(
-            "large-registrations",
+            (0, "large-registrations"),
             "registers a worker cluster in this namespace already",
             |stage, attacker| {
                 let kubeconfig = STANDARD.encode("a".repeat(REGISTRATION_BYTES));
@@ -303,7 +297,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             }
             Ok(())
         },
-        ..Attack::by("inventory", "KubeconfigRefused", |stage, attacker| {
+        ..Attack::by((2, "inventory"), "KubeconfigRefused", |stage, attacker| {
             let kubeconfigs = hostile_kubeconfigs().map(|it| STANDARD.encode(it.to_string()));
             for (index, kubeconfig) in (0..FOUND).zip(kubeconfigs.iter().cycle()) {
                 stage.fleet.management.put(json!({
@@ -330,20 +324,23 @@ pub(super) const ATTACKS: &[Attack] = &[
             }
             Ok(())
         },
-        ..Attack::by("user-cluster", "no command is run", |stage, attacker| {
-            // What it was served with before its command line was changed.
-            own_worker_cluster(stage, attacker, "operatingsystemmanager-kubeconfig")?;
-            let labels = json!({ "app": "operating-system-manager" });
-            let arguments = [
-                "-a-flag-of-tomorrow",
-                "-kubeconfig",
-                "/etc/passwd",
-                "-namespace",
-            ];
-            let container = json!({
-                "name": "manager", "image": "a", "command": ["/osm-controller"], "args": arguments,
-            });
-            stage.fleet.management.put(json!({
+        ..Attack::by(
+            (0, "user-cluster"),
+            "no command is run",
+            |stage, attacker| {
+                // What it was served with before its command line was changed.
+                own_worker_cluster(stage, attacker, "operatingsystemmanager-kubeconfig")?;
+                let labels = json!({ "app": "operating-system-manager" });
+                let arguments = [
+                    "-a-flag-of-tomorrow",
+                    "-kubeconfig",
+                    "/etc/passwd",
+                    "-namespace",
+                ];
+                let container = json!({
+                    "name": "manager", "image": "a", "command": ["/osm-controller"], "args": arguments,
+                });
+                stage.fleet.management.put(json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
                 "metadata": { "name": "operating-system-manager", "namespace": attacker.tenant },
                 "spec": {
@@ -353,20 +350,21 @@ pub(super) const ATTACKS: &[Attack] = &[
                     },
                 },
             }))?;
-            let [kubeconfig, ..] = hostile_kubeconfigs();
-            stage.fleet.management.put(json!({
-                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                "metadata": {
-                    "name": "operatingsystemmanager-kubeconfig", "namespace": attacker.tenant,
-                    "creationTimestamp": BEFORE,
-                },
-                "data": { "kubeconfig": STANDARD.encode(kubeconfig.to_string()) },
-            }))
-        })
+                let [kubeconfig, ..] = hostile_kubeconfigs();
+                stage.fleet.management.put(json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                    "metadata": {
+                        "name": "operatingsystemmanager-kubeconfig", "namespace": attacker.tenant,
+                        "creationTimestamp": BEFORE,
+                    },
+                    "data": { "kubeconfig": STANDARD.encode(kubeconfig.to_string()) },
+                }))
+            },
+        )
     },
     Attack {
         noise: |admins| Box::pin(half_requests(admins)),
-        ..Attack::by("half-requests", "", |_, _| Ok(()))
+        ..Attack::by((0, "half-requests"), "", |_, _| Ok(()))
     },
 ];
 
