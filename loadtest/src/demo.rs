@@ -17,7 +17,7 @@ pub(crate) mod folder;
 pub(crate) mod install;
 pub(crate) mod node;
 pub mod process;
-mod revisions;
+pub(crate) mod revisions;
 pub mod screen;
 mod show;
 pub(crate) mod tenants;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+pub use fake_cluster::cluster_info;
 use osm::{
     api::{
         names::{FLEET_LABEL, VIEW},
@@ -80,22 +81,6 @@ pub fn certificate() -> &'static str {
             .expect("a certificate can be made")
             .cert
             .pem()
-    })
-}
-
-/// What a worker cluster announces: the URL of its API server, and its certificate authority.
-pub fn cluster_info(server: &str, authority: &str) -> Value {
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config",
-        "clusters": [{"name": "", "cluster": {
-            "server": server,
-            "certificate-authority-data": STANDARD.encode(authority),
-        }}],
-    });
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
-        "data": {"kubeconfig": kubeconfig.to_string()},
     })
 }
 

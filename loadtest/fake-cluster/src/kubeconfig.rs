@@ -1,8 +1,23 @@
-//! Kubeconfigs of a cluster's users.
+//! Kubeconfigs of a cluster's users, and the one without a user that it announces.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
 
 use crate::{auth::User, authority::Identity, cluster::Cluster};
+
+/// The `ConfigMap` in which kubeadm announces where an API server is, and its authority in PEM.
+pub fn cluster_info(server: &str, authority: &str) -> Value {
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster:\n    server: {server}\n    \
+         certificate-authority-data: \"{}\"\n",
+        STANDARD.encode(authority)
+    );
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
+        "data": { "kubeconfig": kubeconfig },
+    })
+}
 
 impl Cluster {
     /// A client certificate for a user.

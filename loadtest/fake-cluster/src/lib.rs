@@ -76,6 +76,7 @@ pub use crate::{
     cluster::{Cluster, HistoryEntry, ObjectRef, object},
     fault::{Chunks, EventFilter, Fault, FaultId, Matcher},
     front::{tls::TlsFront, tower::Front},
+    kubeconfig::cluster_info,
     request::{Target, Verb},
     serve::AnswerBody,
     state::Options,

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::ValueEnum;
-use fake_cluster::{Cluster, Options, TlsFront, User};
+use fake_cluster::{Cluster, Options, TlsFront, User, cluster_info};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
@@ -142,20 +141,9 @@ async fn start_fake(name: &str) -> anyhow::Result<TlsFront> {
         ..Options::default()
     });
     let front = cluster.serve_tls().await.context("opening a port")?;
-    // As kubeadm does: here nodes learn where their API server is.
-    let kubeconfig = format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster:\n    server: {}\n    \
-         certificate-authority-data: {}\n",
-        front.url(),
-        STANDARD.encode(cluster.ca_pem())
-    );
-    let cluster_info = serde_json::json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
-        "data": { "kubeconfig": kubeconfig },
-    });
+    let announced = cluster_info(&front.url(), &cluster.ca_pem());
     cluster
-        .apply_yaml(&cluster_info.to_string())
+        .apply_yaml(&announced.to_string())
         .context("publishing cluster-info")?;
     Ok(front)
 }

@@ -9,7 +9,7 @@ use super::folder::Folder;
 use super::process::{self, Manager};
 
 /// The manager's ServiceAccount and its namespace.
-const ACCOUNT: &str = "operating-system-manager";
+pub(crate) const ACCOUNT: &str = "operating-system-manager";
 
 /// The folder with the manifests.
 pub(crate) fn repository() -> &'static Path {
@@ -33,9 +33,9 @@ pub(crate) async fn in_all(
 /// What `osm crds` prints.
 #[expect(
     clippy::disallowed_methods,
-    reason = "running the program is what the demo is for"
+    reason = "running the program is what these tools are for"
 )]
-async fn crds(osm: &Path) -> anyhow::Result<String> {
+pub(crate) async fn crds(osm: &Path) -> anyhow::Result<String> {
     let command = std::process::Command::new(osm);
     let output = tokio::process::Command::from(command)
         .arg("crds")

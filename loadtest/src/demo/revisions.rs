@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::cluster::DemoCluster;
 
 /// The annotation that machine-controller keeps.
-const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
+pub(crate) const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 
 /// Keeps the revisions in worker clusters until it is dropped.
 ///

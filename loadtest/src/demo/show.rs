@@ -17,11 +17,8 @@ use super::screen::{Look, Screen};
 use super::tenants::Served;
 use crate::collector::{Collector, Span};
 use crate::control_plane::Assets;
+use crate::machine::SETTINGS;
 
-/// Where nodes fetch what they boot from.
-const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
-/// Where bootstrap tokens are.
-const KUBE_SYSTEM: &str = "kube-system";
 /// A screen or two; the whole document is one command away.
 const DOCUMENT_LINES_MAX: usize = 80;
 const REQUEST_ATTRIBUTES: [&str; 3] = [
@@ -119,9 +116,9 @@ async fn configs(params: &Params<'_>) -> anyhow::Result<()> {
 /// What the manager has made in a worker cluster.
 async fn secrets(worker: &DemoCluster) -> anyhow::Result<Vec<Secret>> {
     let client = worker.client().await?;
-    let fetched: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let fetched: Api<Secret> = Api::namespaced(client.clone(), SETTINGS);
     let mut found = fetched.list(&ListParams::default()).await?.items;
-    let tokens: Api<Secret> = Api::namespaced(client, KUBE_SYSTEM);
+    let tokens: Api<Secret> = Api::namespaced(client, "kube-system");
     let with_label = ListParams::default().labels("machinedeployment.k8s.io/name");
     found.extend(tokens.list(&with_label).await?.items);
     Ok(found)
@@ -216,7 +213,7 @@ impl LookAround<'_> {
         );
         for worker in workers {
             self.get(worker, "machinedeployments -A");
-            self.get(worker, &format!("secrets -n {CLOUD_INIT_SETTINGS}"));
+            self.get(worker, &format!("secrets -n {SETTINGS}"));
         }
         if prefix.is_empty() {
             screen.print(&format!("  http://{admin}/fleet   in a browser"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fake_cluster::{
-    AuditEntry, Cluster, Fault, Matcher, ObjectRef, Options, TlsFront, User, object,
+    AuditEntry, Cluster, Fault, Matcher, ObjectRef, Options, TlsFront, User, cluster_info, object,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
@@ -16,13 +16,10 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::real_cluster::RealCluster;
+pub(super) use crate::demo::{install::ACCOUNT, revisions::REVISION};
 
-/// The manager's ServiceAccount, and its namespace in the management cluster.
-pub(super) const ACCOUNT: &str = "operating-system-manager";
 /// The namespace of machine deployments.
 pub const KUBE_SYSTEM: &str = "kube-system";
-/// Annotation of a machine deployment: its revision.
-pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 /// The manager's rights in the management cluster.
 const ROLES: [&str; 2] = [
     include_str!("../../../manifests/rbac/management.yaml"),
@@ -267,7 +264,7 @@ impl Worker {
         for object in in_every_worker()? {
             server.put(object.clone())?;
         }
-        server.put(cluster_info(&server))?;
+        server.put(cluster_info(&server.front.url(), &server.cluster.ca_pem()))?;
         let mut worker = Self {
             tenant,
             server,
@@ -393,21 +390,6 @@ fn last_lease() -> Value {
             "annotations": { "operatingsystemmanager.k8c.io/members": "last" },
         },
         "spec": { "holderIdentity": "", "leaseDurationSeconds": 15 },
-    })
-}
-
-/// As kubeadm makes it: here nodes learn where their API server is.
-fn cluster_info(server: &Server) -> Value {
-    let kubeconfig = format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster:\n    server: {}\n    \
-         certificate-authority-data: {}\n",
-        server.front.url(),
-        STANDARD.encode(server.cluster.ca_pem())
-    );
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
-        "data": { "kubeconfig": kubeconfig },
     })
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::fleet::{ACCOUNT, Fleet, KUBE_SYSTEM};
 use super::measure::Sample;
-use super::stage::wrote_of_a_tenant;
+use super::stage::{unless_one_ends, wrote_of_a_tenant};
 use crate::demo::process::Manager;
 
 /// Where the path of a cluster's kubeconfig goes in a command line.
@@ -24,8 +24,6 @@ const OURS: &str = "-kubeconfig {kubeconfig} -namespace kube-system \
     -health-probe-address 127.0.0.1:0 -metrics-address 127.0.0.1:0";
 /// What such a program finds in its cluster: its rights, and nothing of a fleet's.
 pub(super) const RIGHTS: &str = include_str!("../../../tests/drop_in/rights.yaml");
-/// As long as the fleet's manager gets for all of them.
-const SERVED_TIMEOUT: Duration = Duration::from_mins(20);
 const PID_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Nothing is written any more when nothing was for this long.
@@ -124,20 +122,7 @@ impl<'a> PerCluster<'a> {
 
     /// Waits until something is done, unless a process ends first or the time is up.
     pub async fn with<T>(&mut self, work: impl Future<Output = T>) -> anyhow::Result<T> {
-        let ended = self.processes.iter_mut().map(|process| {
-            Box::pin(async {
-                let error = process.ended().await;
-                error.context(process.log_tail())
-            })
-        });
-        let ended = futures::future::select_all(ended);
-        let done = timeout(SERVED_TIMEOUT, async {
-            tokio::select! {
-                done = work => Ok(done),
-                (error, ..) = ended => Err(error),
-            }
-        });
-        done.await.context("waited too long for all processes")?
+        unless_one_ends(self.processes.iter_mut(), "all processes are done", work).await
     }
 
     /// Waits until nothing is written to any cluster any more.

@@ -8,13 +8,12 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::fleet::{KUBE_SYSTEM, REVISION, Worker};
+pub use crate::machine::SETTINGS as CLOUD_INIT_SETTINGS;
 
 /// Annotation of what is made for it: the revision that it was made for.
 const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Times are taken from the clusters' histories: looking seldom costs no precision.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// The namespace of what nodes fetch.
-pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 
 /// From a machine deployment's revision to both of its documents.
 #[derive(Clone, Copy, Debug)]

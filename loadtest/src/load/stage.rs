@@ -1,7 +1,7 @@
 //! The fleet and the manager between its clusters: how a run starts, what it waits for, and how it
 //! looks at the process.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -13,6 +13,7 @@ use super::fleet::Fleet;
 use super::measure::{self, Sample};
 use super::served::{LOOK_INTERVAL, Serving, until_served};
 use crate::demo::cluster::Kind;
+use crate::demo::install;
 use crate::demo::process::{self, Manager};
 use crate::demo::screen::Screen;
 
@@ -98,7 +99,7 @@ impl Stage {
             params.osm.display()
         );
         descriptors::raise_for(params.tenants)?;
-        let definitions = definitions(&params.osm).await?;
+        let definitions = install::crds(&params.osm).await?;
         Ok(Self {
             fleet: a_fleet(&params, &definitions, params.machine_deployments).await?,
             definitions,
@@ -278,7 +279,8 @@ impl Stage {
         what: &str,
         work: impl AsyncFnOnce(&Fleet) -> T,
     ) -> anyhow::Result<T> {
-        let work = with(&mut self.running, what, work(&self.fleet));
+        let managers = self.running.iter_mut().map(|it| &mut it.manager);
+        let work = unless_one_ends(managers, what, work(&self.fleet));
         self.params.screen.step(what, work).await
     }
 
@@ -300,9 +302,7 @@ impl Stage {
     /// Lets some time go by.
     pub async fn rest(&mut self, time: Duration) -> anyhow::Result<()> {
         let what = format!("{} s at rest", time.as_secs());
-        let screen = self.params.screen;
-        let rest = with(&mut self.running, &what, sleep(time));
-        screen.step(&what, rest).await
+        self.wait(&what, async |_: &Fleet| sleep(time).await).await
     }
 }
 
@@ -334,17 +334,18 @@ async fn a_fleet(
     params.screen.step(&what, made).await
 }
 
-/// Waits for some work, unless a manager ends first or the time is up.
-async fn with<T>(
-    running: &mut [Running],
+/// Waits for some work, unless one of these managers ends first or the time is up.
+pub(super) async fn unless_one_ends<'a, T>(
+    managers: impl Iterator<Item = &'a mut Manager>,
     what: &str,
     work: impl Future<Output = T>,
 ) -> anyhow::Result<T> {
-    anyhow::ensure!(!running.is_empty(), "no manager runs to wait for: {what}");
-    let ended = running.iter_mut().map(|running| {
+    let mut managers: Vec<_> = managers.collect();
+    anyhow::ensure!(!managers.is_empty(), "no manager runs to wait for: {what}");
+    let ended = managers.iter_mut().map(|manager| {
         Box::pin(async {
-            let error = running.manager.ended().await;
-            error.context(running.manager.log_tail())
+            let error = manager.ended().await;
+            error.context(manager.log_tail())
         })
     });
     let ended = futures::future::select_all(ended);
@@ -355,7 +356,7 @@ async fn with<T>(
         }
     });
     let done = done.await;
-    let tail = || running.first().map(|it| it.manager.log_tail());
+    let tail = || managers.first().map(|it| it.log_tail());
     let Ok(done) = done else {
         bail!(
             "waited too long until {what}; the log of osm ends with:\n{}",
@@ -363,25 +364,4 @@ async fn with<T>(
         );
     };
     done.with_context(|| format!("waiting until {what}"))
-}
-
-/// What `osm crds` prints.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "running the program is what the load test is for"
-)]
-async fn definitions(osm: &Path) -> anyhow::Result<String> {
-    let command = std::process::Command::new(osm);
-    let mut command = tokio::process::Command::from(command);
-    let output = command
-        .arg("crds")
-        .output()
-        .await
-        .context("running osm crds")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "osm crds failed: {}",
-        output.status
-    );
-    String::from_utf8(output.stdout).context("reading what osm crds prints")
 }

@@ -18,7 +18,6 @@ use crate::demo::node::DEPLOYMENT;
 use crate::machine::{Boot, Fault, Image, SETTINGS};
 
 const PROVISIONING: &str = "virtual-workers-kube-system-provisioning-config";
-const KUBE_SYSTEM: &str = "kube-system";
 const EXPIRED: &str = "2020-01-01T00:00:00Z";
 /// The manager corrects what is wrong with a token, or the cluster deletes it, within a minute.
 const TOKEN_TIMEOUT: Duration = Duration::from_mins(3);
@@ -71,7 +70,7 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
 /// The token that the machine would join with expires; the cluster deletes it, and the manager
 /// makes another.
 async fn another_bootstrap_token(trial: &Trial) -> anyhow::Result<()> {
-    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, KUBE_SYSTEM);
+    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, "kube-system");
     let of_nodes = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
     let tokens = secrets.list_metadata(&of_nodes).await?;
     let [token] = tokens.items.as_slice() else {

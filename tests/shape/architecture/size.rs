@@ -31,8 +31,8 @@ const CODE: &[(&str, usize)] = &[
 /// Lines of Rust in each folder of tests, and of the programs that tests run.
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
-    ("loadtest/fake-cluster", 10431),
-    ("loadtest/src", 12885),
+    ("loadtest/fake-cluster", 10447),
+    ("loadtest/src", 12815),
     ("loadtest/tests", 864),
     ("tests/behaviour", 12967),
     ("tests/cli", 1171),
@@ -46,7 +46,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/rendering", 1130),
     ("tests/shape", 4368),
     ("tests/simulation", 2218),
-    ("tests/sweep", 8486),
+    ("tests/sweep", 8471),
 ];
 
 /// How far above what it limits a number may be.
