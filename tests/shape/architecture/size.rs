@@ -44,7 +44,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/pages", 801),
     ("tests/readers", 5742),
     ("tests/rendering", 1130),
-    ("tests/shape", 4368),
+    ("tests/shape", 4278),
     ("tests/simulation", 2218),
     ("tests/sweep", 8471),
 ];
