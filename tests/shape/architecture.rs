@@ -7,6 +7,7 @@
 mod circles;
 mod logs;
 mod pure;
+mod reached;
 mod size;
 mod source;
 mod words;

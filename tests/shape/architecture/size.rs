@@ -34,7 +34,7 @@ const TESTS: &[(&str, usize)] = &[
     ("loadtest/fake-cluster", 10447),
     ("loadtest/src", 12815),
     ("loadtest/tests", 864),
-    ("tests/behaviour", 12967),
+    ("tests/behaviour", 12757),
     ("tests/cli", 1171),
     ("tests/fuzz", 366),
     ("tests/hostile", 1251),
@@ -44,9 +44,9 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/pages", 801),
     ("tests/readers", 5742),
     ("tests/rendering", 1130),
-    ("tests/shape", 4278),
+    ("tests/shape", 4374),
     ("tests/simulation", 2218),
-    ("tests/sweep", 8471),
+    ("tests/sweep", 8452),
 ];
 
 /// How far above what it limits a number may be.
