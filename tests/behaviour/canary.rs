@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use crate::administrator::{create, list};
 use crate::clouds::{CLOUDS, System, provider_spec, systems};
 use crate::commands::{Admin, Said};
-use crate::fixtures::{self, a_machine_deployment, with_annotation};
+use crate::fixtures::{
+    self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
+};
 use crate::life::{all, page};
 use crate::process::Binary;
 use crate::rotation::install;
@@ -49,6 +51,7 @@ pub async fn no_secret_of_any_cloud_is_reported_and_nothing_of_a_tenant_reaches_
             drop(tenant.create(&a_worker(name, &system, cloud)).await);
         }
         drop(tenant.create(&a_broken_worker(name)).await);
+        drop(tenant.create(&a_failing_worker(name)).await);
     }
     for (tenant, name) in both {
         for (cloud, _) in clouds_of(name) {
@@ -57,6 +60,8 @@ pub async fn no_secret_of_any_cloud_is_reported_and_nothing_of_a_tenant_reaches_
         }
         let broken = format!("kube-system/{name}-broken");
         tenant.entry(&broken, ("Refused", "NoDefaultProfile")).await;
+        let failing = format!("kube-system/{name}-failing");
+        tenant.entry(&failing, ("Refused", "RenderFailed")).await;
     }
     let mut commands = Vec::new();
     for (tenant, name) in both {
@@ -211,6 +216,7 @@ async fn register(tenant: &Tenant, name: &str) {
     for system in systems() {
         install(tenant, &everywhere(&system)).await;
     }
+    install(tenant, &a_profile("v1.0.0", "{{ Token.no.such.field }}")).await;
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     tenant.set_kubeconfig(&kubeconfig).await;
 }
@@ -251,6 +257,11 @@ fn a_broken_worker(name: &str) -> MachineDeployment {
     );
     made.spec.template.spec.provider_spec.value = Some(spec.into());
     made
+}
+
+/// One whose template fails on a secret.
+fn a_failing_worker(name: &str) -> MachineDeployment {
+    a_little_machine_deployment(&format!("{name}-failing"))
 }
 
 async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {

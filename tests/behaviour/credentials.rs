@@ -10,7 +10,7 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, INPUTS, REVISION};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 
-use crate::administrator::{delete, find, merge};
+use crate::administrator::find;
 use crate::audit::told;
 use crate::fixtures::{self, a_little_machine_deployment, a_profile, on_cloud};
 use crate::process::Manager;
@@ -108,39 +108,6 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
         .made_when("others", |found| !holds(found, &fetcher))
         .await;
     assert!(fetches_with(&others, &own_token(&tenant, &others).await));
-    manager.stop().await;
-}
-
-pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'static World) {
-    let stage = Stage::open(world, "own-tokens-repair");
-    let (tenant, manager) = opted_in(&stage).await;
-    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
-    let before = own_token(&tenant, &made).await;
-    let (accounts, roles, bindings) = apis(&tenant);
-    // Its token is deleted with the account, and the watch reports that.
-    let name = &made.names.fetcher;
-    delete(&accounts, name).await;
-    let made = tenant
-        .made_when("workers", |found| !holds(found, &before))
-        .await;
-    let token = own_token(&tenant, &made).await;
-    assert!(fetches_with(&made, &token));
-    assert_eq!(
-        answer(&machine(&tenant, &token).await, &made.names.provisioning).await,
-        200
-    );
-    let widened = json!({ "rules": [{
-        "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"],
-    }] });
-    merge(&roles, name, widened).await;
-    delete(&bindings, name).await;
-    delete(&tenant.secrets(), &made.names.fetcher_token).await;
-    wait::for_object(&bindings, name, "it is back", |_| true).await;
-    wait::for_object(&roles, name, "it is narrow again", |found| {
-        let mut granted = found.rules.iter().flatten();
-        granted.all(|rule| rule.verbs == ["get"] && rule.resource_names.is_some())
-    })
-    .await;
     manager.stop().await;
 }
 

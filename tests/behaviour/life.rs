@@ -1,29 +1,19 @@
 //! The real binary, as a process: its traces, its end, and what it never tells.
 
-use std::collections::BTreeMap;
-
 use kube::ResourceExt;
 use loadtest::collector::{Collector, Span};
-use osm::api::names::{FETCHER_TOKEN, KUBECONFIG_KEY};
-use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::administrator::{create, get, list, merge};
-use crate::fixtures::{
-    self, CLOUD_CANARY, a_little_machine_deployment, a_machine_deployment, a_profile,
-};
+use crate::administrator::list;
+use crate::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a_profile};
 use crate::process::{Binary, sum};
 use crate::proxy::Proxy;
 use crate::rotation::{change_profile, install};
 use crate::server::ok;
-use crate::stage::{Made, Stage, Tenant};
+use crate::stage::Stage;
 use crate::wait::{self, DEADLINE};
 use crate::world::{IN_WORKER, World};
-
-const REGISTRY_CANARY: &str = "c4n4ry-registry-password";
-/// A kubeconfig that is refused may hold a secret all the same.
-const REFUSED_CANARY: &str = "c4n4ry-refused-kubeconfig";
 
 pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm(world: &'static World) {
     let stage = Stage::open(world, "trace");
@@ -168,101 +158,11 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     assert_eq!(status.code(), Some(130), "{log}");
 }
 
-pub async fn no_secret_is_reported_in_logs_metrics_events_conditions_or_configs(
-    world: &'static World,
-) {
-    let stage = Stage::open(world, "canary");
-    let tenant = stage.tenant().await;
-    let binary = Binary::start(&stage, &["--log-filter", "trace"]);
-    let registry = json!({ "username": "robot", "password": REGISTRY_CANARY }).to_string();
-    let credentials = fixtures::a_secret("registries", ("docker.io", &registry));
-    create(&tenant.registrations(), &credentials).await;
-    tenant
-        .configure(json!({ "registryCredentialsSecretRef": { "name": "registries" } }))
-        .await;
-    let refused =
-        format!("users: [{{name: {REFUSED_CANARY}, user: {{password: {REFUSED_CANARY}}}}}]");
-    tenant.register_as(crate::stage::WORKER, &refused).await;
-    tenant
-        .says("Registered", "False", "KubeconfigRefused")
-        .await;
-    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
-    tenant.set_kubeconfig(&kubeconfig).await;
-    install(&tenant, &a_profile("v1.0.0", "first")).await;
-    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
-    let broken = a_profile("v1.0.1", "{{ Token.no.such.field }}").spec;
-    let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
-    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
-    tenant.is_refused("workers", "RenderFailed").await;
-
-    let secrets = secrets(&tenant, &made, &kubeconfig).await;
-    let document = made.provisioning_text();
-    for (name, secret) in &secrets {
-        let reaches_nodes = document.contains(secret.as_str());
-        assert_eq!(
-            reaches_nodes,
-            IN_DOCUMENT.contains(name),
-            "{name} in the document"
-        );
-    }
-    let address = binary.admin_address().await;
-    let metrics = page(&address, "/metrics").await;
-    assert!(metrics.contains("osm_reconciles_total"), "{metrics}");
-    let fleet = fleet_page(&address).await;
-    assert_eq!(fleet.matches("RenderFailed: ").count(), 2, "{fleet}");
-    let log = binary.stop().await;
-    assert!(log.contains("engaged"), "it has logged");
-    let told = [
-        ("the log", log),
-        ("the metrics", metrics),
-        ("the fleet page", fleet),
-        (
-            "the Events",
-            all(&tenant.events()).await + &all(&tenant.worker_events()).await,
-        ),
-        ("the WorkerClusters", all(&tenant.worker_clusters()).await),
-        ("the configs", all(&tenant.configs()).await),
-    ];
-    for (place, text) in told {
-        for (name, secret) in &secrets {
-            assert!(!text.contains(secret.as_str()), "{name} stands in {place}");
-        }
-    }
-}
-
-/// Secrets that the profile of this scenario writes into the provisioning document as they are.
-const IN_DOCUMENT: [&str; 2] = ["the bootstrap token", "the registry's password"];
-
-/// Everything that may be told to nobody.
-async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'static str, String> {
-    let fetcher = get(&tenant.secrets(), FETCHER_TOKEN).await;
-    let tokens = tenant.tokens_of(&made.names).await;
-    let token = tokens.first().expect("it has a token");
-    let (_, credential) = kubeconfig.split_once("token: ").expect("it has a token");
-    let credential = credential.lines().next().expect("it ends").to_owned();
-    let bootstrap = fixtures::text(token, "token-secret");
-    let kubelet = fixtures::text(&made.kubelet_kubeconfig, KUBECONFIG_KEY);
-    assert!(kubelet.contains(&bootstrap));
-    BTreeMap::from([
-        ("the fetcher's token", fixtures::text(&fetcher, "token")),
-        ("the bootstrap token", bootstrap),
-        ("the kubeconfig's token", credential),
-        ("the registry's password", REGISTRY_CANARY.to_owned()),
-        ("the cloud's key", CLOUD_CANARY.to_owned()),
-        ("the refused kubeconfig", REFUSED_CANARY.to_owned()),
-    ])
-}
-
 /// Everything of a kind, as JSON.
 pub async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
     let listed = list(api).await;
     assert!(listed.iter().all(|it| !it.name_any().is_empty()));
     serde_json::to_string(&listed).expect("objects are JSON")
-}
-
-/// Both forms of the fleet page.
-async fn fleet_page(address: &str) -> String {
-    page(address, "/fleet").await + &page(address, "/fleet.json").await
 }
 
 /// A page of the admin port.

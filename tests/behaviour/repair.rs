@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, KUBE_SYSTEM};
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
@@ -85,21 +85,6 @@ pub async fn what_is_replaced_by_hand_is_put_right(world: &'static World) {
     manager.stop().await;
 }
 
-pub async fn a_fetcher_token_that_is_deleted_is_back_and_serving_goes_on(world: &'static World) {
-    let (stage, tenant) = staged(world, "getter-token").await;
-    let manager = Manager::start(&stage, &[]).await;
-    drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let before = get(&tenant.secrets(), FETCHER_TOKEN).await;
-    remove(&tenant, &before).await;
-    wait::for_object(&tenant.secrets(), FETCHER_TOKEN, "it is back", |found| {
-        found.uid() != before.uid() && fixtures::has_data(found, "token")
-    })
-    .await;
-    drop(tenant.serve(&a_machine_deployment("others")).await);
-    tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
-}
-
 /// Short, so that what is wrong is found soon.
 const INTERVAL: &[&str] = &["--facts-interval", "1s"];
 
@@ -128,28 +113,6 @@ pub async fn a_role_that_machines_cannot_fetch_with_is_corrected(world: &'static
     delete(&roles, FETCHER).await;
     lets_read(&roles).await;
     tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
-}
-
-pub async fn a_binding_that_machines_cannot_fetch_with_is_corrected(world: &'static World) {
-    let (stage, tenant) = staged(world, "binding").await;
-    let manager = Manager::start(&stage, INTERVAL).await;
-    drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
-    let right = get(&bindings, FETCHER).await;
-    let is_right =
-        |found: &RoleBinding| found.role_ref == right.role_ref && found.subjects == right.subjects;
-    merge(&bindings, FETCHER, json!({ "subjects": [] })).await;
-    drop(wait::for_object(&bindings, FETCHER, "it has its subject", is_right).await);
-    delete(&bindings, FETCHER).await;
-    drop(wait::for_object(&bindings, FETCHER, "it is back", is_right).await);
-    delete(&bindings, FETCHER).await;
-    let mut other = right.clone();
-    other.metadata = fixtures::named(FETCHER);
-    "another".clone_into(&mut other.role_ref.name);
-    // The manager may be faster; then it is right already.
-    let _ = bindings.create(&PostParams::default(), &other).await;
-    drop(wait::for_object(&bindings, FETCHER, "it refers to the role", is_right).await);
     manager.stop().await;
 }
 

@@ -286,36 +286,6 @@ pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'st
     assert!(writes.is_empty(), "{}", told(&writes));
 }
 
-pub async fn a_token_that_ends_soon_is_extended_and_keeps_its_secret(world: &'static World) {
-    let stage = Stage::open(world, "token");
-    let (tenant, manager) = Manager::with_registered(&stage).await;
-    let made = tenant.serve(&a_machine_deployment("workers")).await;
-    manager.stop().await;
-    let before = tenant.tokens_of(&made.names).await;
-    let before = before.first().expect("it has a token");
-    let soon = Timestamp::now() + jiff::SignedDuration::from_mins(5);
-    let soon = soon.round(jiff::Unit::Second).expect("a time of today");
-    let patch = serde_json::json!({ "stringData": { "expiration": soon.to_string() } });
-    merge(&tenant.tokens(), &before.name_any(), patch).await;
-    let manager = Manager::start(&stage, &[]).await;
-    let after = crate::wait::for_object(
-        &tenant.tokens(),
-        &before.name_any(),
-        "it is extended",
-        |token| expiration(token) > soon + jiff::SignedDuration::from_mins(30),
-    )
-    .await;
-    assert_eq!(after.uid(), before.uid());
-    let secret = |token: &Secret| fixtures::text(token, "token-secret");
-    assert_eq!(secret(&after), secret(before));
-    manager.stop().await;
-}
-
-fn expiration(token: &Secret) -> Timestamp {
-    let text = fixtures::text(token, "expiration");
-    text.parse().expect("it is a time")
-}
-
 /// Makes a profile in the tenant's namespace.
 pub async fn install(tenant: &Tenant, profile: &osm::api::profile::OperatingSystemProfile) {
     create(&tenant.profiles(), profile).await;

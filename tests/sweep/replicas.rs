@@ -314,25 +314,6 @@ async fn a_late_joiner_takes_over_tenant_by_tenant_under_load_even_if_lists_lag(
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_rolling_restart_loses_no_change() {
-    let mut fleet = Fleet::new();
-    let old = fleet.start_all(["a", "b", "c"]).await;
-    let mut names = Vec::new();
-    let mut new = Vec::new();
-    for (replica, name) in old.into_iter().zip(["d", "e", "f"]) {
-        new.push(fleet.start(name));
-        for _ in 0..5 {
-            names.push(fleet.change());
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-        replica.process.stop().await;
-    }
-    fleet.all_served(&names).await;
-    fleet.check_order();
-    stop_all(new).await;
-}
-
 /// A reconcile that hangs in a call holds its tenant, and with it the hand-over.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_before_a_reconcile_under_way_was_let_go() {
