@@ -76,7 +76,7 @@ impl Scenario {
             Self::Generation => "everything was rendered by another generation of the renderer",
             Self::Replicas => "three replicas serve the fleet, and one is killed",
             Self::Hostile => "a tenth of the tenants have profiles that burn their limits",
-            Self::Siege => "three replicas serve ordinary tenants beside one that attacks",
+            Self::Siege => "three replicas serve ordinary tenants beside tenants that attack",
             Self::Dead => "each tenth worker cluster is dead",
             Self::Slow => "each tenth worker cluster answers after five seconds",
             Self::Busy => "each tenth worker cluster answers 429",
