@@ -178,7 +178,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             forget_all(attacker, "large", LARGE);
             Ok(())
         },
-        ..Attack::by((4, "large-objects"), "", |_, attacker| {
+        ..Attack::by((5, "large-objects"), "", |_, attacker| {
             let long = "a".repeat(LARGE_BYTES);
             for index in 0..LARGE {
                 let mut large = machine_deployment(&format!("large-{index}"));
