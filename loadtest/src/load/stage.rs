@@ -130,11 +130,6 @@ impl Stage {
         self.start_with("", &[]).await
     }
 
-    /// As [`Self::start`], for one of several replicas.
-    pub async fn start_replica(&mut self, instance: &str) -> anyhow::Result<Instant> {
-        self.start_with(instance, &["--instance", instance]).await
-    }
-
     /// As [`Self::start`], with arguments before those of the run.
     pub async fn start_with(&mut self, instance: &str, more: &[&str]) -> anyhow::Result<Instant> {
         let kubeconfig = self.folder.path().join("osm.kubeconfig");

@@ -32,7 +32,7 @@ const CODE: &[(&str, usize)] = &[
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
     ("loadtest/fake-cluster", 10447),
-    ("loadtest/src", 12815),
+    ("loadtest/src", 12810),
     ("loadtest/tests", 864),
     ("tests/behaviour", 12757),
     ("tests/cli", 1171),
