@@ -245,17 +245,6 @@ impl ControlPlane {
         ready::api_server(running, self.client().await?).await
     }
 
-    /// Has the cluster's authority replaced by another at once, without a time in which both are
-    /// trusted. No kubeconfig from before works; tokens stay valid.
-    pub async fn rotate_authority(&mut self) -> Result<(), Error> {
-        let server = self.server().to_owned();
-        let authority = Authority::new(&self.params.name, server).map_err(Error::Certificates)?;
-        self.admin_kubeconfig = administrator(&authority)?;
-        self.authority = authority;
-        stop(&self.controller_manager).await?;
-        self.serve().await
-    }
-
     /// What the API server has answered so far, oldest first. An event may be written a moment
     /// after its answer arrives; a watch is here once it has ended.
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>, Error> {

@@ -53,10 +53,6 @@ pub enum Case {
     Replaced,
     /// A new template: the machine of the old one is replaced, and the new one has new settings.
     Rollout,
-    /// Another authority of the API server: the machine that has the old one is replaced.
-    Authority,
-    /// Another address of the API server: the machine that has the old one is replaced.
-    Moved,
     /// The edge script, run by hand on a machine of no provider.
     Edge,
 }
@@ -145,8 +141,6 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::Clock => Box::pin(faults::clock(params)).await,
         Case::Replaced => Box::pin(faults::replaced(params)).await,
         Case::Rollout => Box::pin(rollout::run(params)).await,
-        Case::Authority => Box::pin(faults::authority(params)).await,
-        Case::Moved => Box::pin(faults::moved(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

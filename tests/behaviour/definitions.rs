@@ -7,7 +7,7 @@ use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
-use kube::{Client, CustomResourceExt, Resource};
+use kube::{Client, CustomResourceExt};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility};
 use osm::api::worker_cluster::WorkerCluster;
@@ -104,34 +104,6 @@ pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(
         "bootstrapConfig": null, "provisioningConfig": null,
     }});
     merge(&profiles, PROFILE_NAME, overlay).await;
-}
-
-pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'static World) {
-    let client = in_namespace(world, "status").await;
-    let worker_clusters: Api<WorkerCluster> = Api::default_namespaced(client);
-    let spec = json!({ "kubeconfigSecretRef": { "name": "worker" } });
-    let spec = ok(serde_json::from_value(spec), "it is a spec");
-    let made = WorkerCluster::new("worker", spec);
-    create(&worker_clusters, &made).await;
-    let status = json!({ "status": { "version": "v1" }, "spec": { "paused": true } });
-    merge(&worker_clusters, "worker", status.clone()).await;
-    let params = PatchParams::default();
-    let patched = worker_clusters
-        .patch_status("worker", &params, &Patch::Merge(&status))
-        .await;
-    let patched = ok(patched, "the status is patched");
-    assert_eq!(
-        patched.status.and_then(|it| it.version).as_deref(),
-        Some("v1")
-    );
-    assert_eq!(
-        patched.metadata.generation,
-        Some(2),
-        "the spec was patched once"
-    );
-    let url = json!({ "spec": { "apiServerOverride": "http://plain" } });
-    let message = refused(&worker_clusters, "worker", url).await;
-    assert!(message.contains("spec.apiServerOverride"), "{message}");
 }
 
 /// Fields with a value that no machine can use, and a part of what is said about it.
@@ -334,51 +306,6 @@ fn remove_rules(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(remove_rules),
         _ => {}
-    }
-}
-
-pub async fn kubectl_shows_what_matters_of_each_kind(world: &'static World) {
-    let client = world.management.admin().await;
-    for (url, expected) in [
-        (
-            WorkerCluster::url_path(&(), None),
-            "Name Ready Reason Version Served Outdated Age Server Paused Message",
-        ),
-        (
-            OperatingSystemProfile::url_path(&(), None),
-            "Name OS|OS Version|Version Age Language",
-        ),
-        (
-            OperatingSystemConfig::url_path(&(), None),
-            "Name OS Provider Utility|Profile Version|Revision Age",
-        ),
-    ] {
-        let request = http::Request::get(url)
-            .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-            .body(Vec::new());
-        let table: Value = ok(
-            client.request(ok(request, "it is a request")).await,
-            "the server makes tables",
-        );
-        let mut columns: Vec<&str> = table
-            .get("columnDefinitions")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|column| column.get("name")?.as_str())
-            .collect();
-        let mut expected: Vec<&str> = expected.split('|').flat_map(words).collect();
-        columns.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(columns, expected);
-    }
-}
-
-/// One name with a space stands alone between bars.
-fn words(part: &str) -> Vec<&str> {
-    match part {
-        "OS Version" | "Profile Version" => vec![part],
-        several => several.split(' ').collect(),
     }
 }
 

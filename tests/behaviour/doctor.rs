@@ -3,17 +3,13 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
-use osm::api::names::PROFILE;
 use serde_json::{Value, json};
 
 use crate::administrator::{create, delete};
 use crate::commands::{Admin, Said, a_file, path, run};
-use crate::fixtures::{
-    a_kubeconfig, a_little_machine_deployment, a_profile, a_secret, with_annotation,
-};
+use crate::fixtures::{a_kubeconfig, a_secret};
 use crate::links::DEFINITION;
 use crate::process::Manager;
-use crate::rotation::install;
 use crate::server::{Account, ok};
 use crate::stage::{Stage, Tenant, WORKER};
 use crate::wait;
@@ -74,59 +70,6 @@ impl Checks {
 fn has(check: &Value, key: &str, text: &str) {
     let found = check[key].as_str().unwrap_or_default();
     assert!(found.contains(text), "{text:?} is not in {key} of {check}");
-}
-
-pub async fn a_doctor_fails_for_each_condition_whose_reason_is_an_error(world: &'static World) {
-    let stage = Stage::open(world, "doctor-state");
-    let (tenant, manager) = Manager::with_registered(&stage).await;
-    install(&tenant, &a_profile("v1.0.0", "text")).await;
-    tenant.says("Ready", "True", "Ready").await;
-    delete(&tenant.worker_clusters(), WORKER).await;
-    tenant.says("Registered", "True", "SettingsRestored").await;
-    tenant.says("Ready", "True", "Ready").await;
-    let place = tenant.namespace.as_str();
-    let found = Checks::about(&stage, &tenant, &[]).await;
-    assert_eq!(found.wrong_in(place), [("Registered", "Warn")]);
-    assert_eq!(found.code, Some(0));
-
-    let lost = a_little_machine_deployment("lost");
-    drop(
-        tenant
-            .create(&with_annotation(lost, (PROFILE, "none")))
-            .await,
-    );
-    tenant.says("Ready", "False", "SomeNotServed").await;
-    let found = Checks::about(&stage, &tenant, &[]).await;
-    let expected = [("MachineDeploymentsServed", "Fail"), ("Registered", "Warn")];
-    assert_eq!(found.wrong_in(place), expected);
-    assert_eq!(found.code, Some(3));
-    let check = found.that_says(place, "SomeNotServed: ");
-    has(check, "message", "kube-system/lost");
-    has(
-        check,
-        "fix",
-        "Read their entries in status.machineDeployments",
-    );
-
-    // The younger registration of a namespace, and a tenant whose cluster is another one's.
-    tenant.register_as("younger", "not a kubeconfig").await;
-    let taken = ("Registered", "False", "NamespaceTaken");
-    drop(tenant.says_of("younger", taken).await);
-    let found = Checks::about(&stage, &tenant, &[]).await;
-    let check = found.that_says(place, "NamespaceTaken: ");
-    assert_eq!(
-        (&check["what"], &check["state"]),
-        (&json!("Registered"), &json!("Fail"))
-    );
-    assert_eq!(found.code, Some(3));
-    let table = Admin::of(&tenant)
-        .osm_about((&stage, &tenant), &["doctor"])
-        .await;
-    let summary = table.out.lines().last().unwrap_or_default();
-    for words in [" checks: ", " warning", " failures"] {
-        assert!(summary.contains(words), "{summary}");
-    }
-    manager.stop().await;
 }
 
 pub async fn a_doctor_knows_registrations_that_are_gone_or_that_nothing_refers_to(

@@ -79,47 +79,6 @@ pub async fn clusters_of_cluster_api_are_served_without_a_label(world: &'static 
     assert!(none.is_empty(), "{none:?}");
 }
 
-pub async fn of_many_registrations_in_a_namespace_few_are_considered(world: &'static World) {
-    let stage = Stage::open(world, "many");
-    let [tenant, later] = stage.tenants(["tenant", "later"]).await;
-    let manager = start(&stage, &[&tenant, &later]).await;
-    let older: Vec<String> = (0..10).map(|index| format!("older-{index}")).collect();
-    for name in &older {
-        let data = ("value", "not a kubeconfig");
-        has(&tenant, &format!("{name}-kubeconfig"), data).await;
-    }
-    wait::for_another_second().await;
-    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
-    has(&tenant, "young-kubeconfig", ("value", &kubeconfig)).await;
-    let is_registered = |reason| ("Registered", "False", reason);
-    let worker_clusters = tenant.worker_clusters();
-    let all = wait::for_objects(&worker_clusters, "ten are considered", |all| {
-        let count = |reason| {
-            let says = |it: &&WorkerCluster| conditions(it).contains(&is_registered(reason));
-            all.values().filter(says).count()
-        };
-        (count("KubeconfigRefused"), count("NamespaceTaken")) == (1, 9)
-    })
-    .await;
-    later.register().await;
-    later.says("Ready", "True", "Ready").await;
-    assert_eq!(list(&worker_clusters).await.len(), all.len(), "no other");
-    let admin = Admin::of(&tenant);
-    let shown = admin.osm(&["tenants", "--inventory", "cluster-api"]).await;
-    let mut lines = shown.out.lines();
-    let young = lines.find(|line| line.contains(" young "));
-    assert!(
-        young.is_some_and(|line| line.contains("LeftOut")),
-        "{shown:?}"
-    );
-    for name in &older {
-        delete(&tenant.registrations(), &format!("{name}-kubeconfig")).await;
-    }
-    tenant.says_of("young", ("Ready", "True", "Ready")).await;
-    drop(tenant.serve(&a_machine_deployment("workers")).await);
-    manager.stop().await;
-}
-
 /// Where there is a garbage collector, nothing stays; where there is none, the status says it.
 pub async fn is_left(worker_clusters: &Api<WorkerCluster>, name: &str) {
     let removed = ("Registered", "False", "RegistrationRemoved");

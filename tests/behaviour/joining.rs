@@ -16,7 +16,7 @@ use loadtest::control_plane::client_of;
 use osm::api::names::{
     CLOUD_INIT_SETTINGS, FETCHER, KUBE_SYSTEM, KUBECONFIG_KEY, MADE_FOR, REVISION, TOKEN_LABEL,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::administrator::{create, delete, get};
 use crate::credentials::a_fetching_profile;
@@ -70,9 +70,8 @@ pub async fn what_machines_need_is_put_right_whatever_is_done_to_it(world: &'sta
     tenant.worker.apply_file(rights).await;
     for kind in needed_kinds() {
         if kind.0 == KUBE_SYSTEM {
-            // Only another bootstrap token is a reason for another document.
-            let again = tenant.made("workers", "1").await;
-            assert_eq!(again.provisioning.data, made.provisioning.data);
+            // Only another bootstrap token is a reason for other documents.
+            is_restored(&tenant, &made).await;
         }
         // Nothing that was done before is unseen.
         has_been_read(&tenant, Timestamp::now()).await;
@@ -105,6 +104,25 @@ pub async fn what_machines_need_is_put_right_whatever_is_done_to_it(world: &'sta
         }
     }
     manager.stop().await;
+}
+
+/// What machines are given is as it was made, and Events say who would have had it otherwise.
+async fn is_restored(tenant: &Tenant, made: &Made) {
+    for secret in [&made.provisioning, &made.kubelet_kubeconfig] {
+        let name = secret.name_any();
+        let back = get(&tenant.secrets(), &name).await;
+        assert_eq!(back.data, secret.data);
+        let kind = |it: &Secret| (it.immutable, it.type_.clone());
+        assert_eq!(kind(&back), kind(secret));
+        let what = match secret.immutable {
+            Some(true) => "deleted",
+            _ => "changed",
+        };
+        let said = format!("has {what} Secret {CLOUD_INIT_SETTINGS}/{name}");
+        tenant
+            .machine_deployment_event("SecretRestored", &said)
+            .await;
+    }
 }
 
 /// A tenant whose machines reach its cluster, with one machine deployment.
@@ -181,6 +199,15 @@ fn changes(kind: &Kind, object: &DynamicObject) -> Vec<Change> {
                     changes.push(Change::Merge(json!({ "data": { key: FOREIGN } })));
                     let fixed = json!({ "data": { key: FOREIGN }, "immutable": true });
                     changes.push(Change::Merge(fixed));
+                }
+                let foreign: Map<_, _> = values
+                    .keys()
+                    .map(|key| (key.clone(), json!(FOREIGN)))
+                    .collect();
+                for metadata in [json!({}), json!({ "annotations": null })] {
+                    changes.push(Change::Recreate(
+                        json!({ "data": foreign, "metadata": metadata }),
+                    ));
                 }
             }
             (_, Value::Array(_)) => changes.push(Change::Merge(json!({ field: [] }))),

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::Api;
 use osm::api::names::REVISION;
 
-use crate::administrator::{delete, get};
 use crate::fixtures::a_machine_deployment;
 use crate::process::Manager;
 use crate::proxy::Proxy;
@@ -74,43 +71,6 @@ pub async fn a_worker_cluster_has_one_connection_over_a_whole_life(world: &'stat
     let is_closed = async || (proxy.open() == 0).then_some(());
     wait::until("the last connection is closed", is_closed).await;
     assert_eq!(proxy.accepted(), 4);
-}
-
-pub async fn a_server_without_http2_is_served_too(world: &'static World) {
-    let stage = Stage::open(world, "http1");
-    let tenant = stage.tenant().await;
-    let end = Terminator::start(&tenant.worker, After::Http1).await;
-    let manager = Manager::start(&stage, &["--tenant-reconciles", "2"]).await;
-    let kubeconfig = end.kubeconfig(&tenant.worker, IN_WORKER).await;
-    tenant.register_as(WORKER, &kubeconfig).await;
-    for name in ["one", "two", "three", "four"] {
-        drop(tenant.create(&a_machine_deployment(name)).await);
-    }
-    for name in ["one", "two", "three", "four"] {
-        drop(tenant.made(name, "1").await);
-    }
-    tenant.says("Ready", "True", "Ready").await;
-    println!("{} connections", end.accepted());
-    assert!(end.accepted() > 2, "each watch has one for itself");
-    manager.stop().await;
-}
-
-pub async fn a_version_of_megabytes_harms_no_other_tenant(world: &'static World) {
-    let stage = Stage::open(world, "large-version");
-    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
-    let end = Terminator::start(&berlin.worker, After::LargeVersion).await;
-    let manager = Manager::start(&stage, &[]).await;
-    let kubeconfig = end.kubeconfig(&berlin.worker, IN_WORKER).await;
-    berlin.register_as(WORKER, &kubeconfig).await;
-    berlin.says("Ready", "True", "Ready").await;
-    let status = get(&berlin.worker_clusters(), WORKER).await.status;
-    let version = status.and_then(|status| status.version).unwrap_or_default();
-    assert_eq!(version, "1".repeat(63) + "…");
-    // The WorkerClusters of all tenants are in one watch.
-    lisbon.register().await;
-    drop(lisbon.serve(&a_machine_deployment("workers")).await);
-    lisbon.says("Ready", "True", "Ready").await;
-    manager.stop().await;
 }
 
 pub async fn a_server_that_falls_silent_is_unreachable_and_harms_nobody(world: &'static World) {
@@ -181,34 +141,6 @@ async fn is_unreachable(tenant: &Tenant, why: &str) {
             && message(found, "Connected").contains(why)
     })
     .await;
-}
-
-pub async fn a_cluster_without_machine_deployments_is_waited_for(world: &'static World) {
-    let stage = Stage::open(world, "not-served");
-    let tenant = stage.tenant().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(tenant.admin.clone());
-    delete(&definitions, DEFINITION).await;
-    wait::for_absence(&definitions, DEFINITION).await;
-    let all = Api::<osm::api::machine_deployment::MachineDeployment>::all(tenant.admin.clone());
-    wait::until("the kind is not served", async || {
-        all.list(&kube::api::ListParams::default())
-            .await
-            .err()
-            .map(drop)
-    })
-    .await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register().await;
-    let said = tenant
-        .says("Prepared", "False", "MachineDeploymentNotServed")
-        .await;
-    assert!(message(&said, "Prepared").contains("waiting for machine-controller's CRDs"));
-    let path = "tenants-example/worker-crds/machinedeployments.yaml";
-    tenant.worker.apply_file(path).await;
-    tenant.says("Prepared", "True", "Prepared").await;
-    drop(tenant.serve(&a_machine_deployment("workers")).await);
-    tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
 }
 
 /// A fresh kubeconfig that leads to the tenant's cluster through a proxy.

@@ -5,7 +5,6 @@ use osm::api::names::{MADE_FOR_PROFILE_VERSION, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
-use crate::administrator::{delete, merge};
 use crate::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
     with_annotation,
@@ -14,27 +13,6 @@ use crate::process::Manager;
 use crate::rotation::{change_profile, install};
 use crate::stage::{Made, Stage, Tenant};
 use crate::world::World;
-
-pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world: &'static World) {
-    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "overlay")).await;
-    let provisioning = json!({
-        "templates": { "before-packages": "echo of-the-hook" },
-        "files": [a_file("/etc/site", "{% include 'before-packages' %} in {{ KubeVersion }}")],
-    });
-    install(&tenant, &an_overlay("site", ("osp-ubuntu", provisioning))).await;
-    let made = tenant.serve(&of("workers", "site")).await;
-    let text = fixtures::config_text(&made.config);
-    assert!(text.contains("echo of-the-hook in v1.35.2"), "{text}");
-    assert!(
-        text.contains("/opt/bin/setup"),
-        "the base's files are there"
-    );
-    for secret in [&made.provisioning, &made.bootstrap] {
-        assert_eq!(secret.annotations()[MADE_FOR_PROFILE_VERSION], "v7.0.0");
-    }
-    tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
-}
 
 pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "base")).await;
@@ -61,44 +39,6 @@ pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
         "the version is the overlay's own"
     );
     assert_eq!(versions(&tenant, &other).await, of_made(&other));
-    manager.stop().await;
-}
-
-pub async fn a_missing_base_is_reported_touches_nothing_and_heals_when_it_comes(
-    world: &'static World,
-) {
-    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-base")).await;
-    install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
-    drop(tenant.create(&of("workers", "site")).await);
-    let refused = ("Refused", "ProfileBaseNotFound");
-    let entry = tenant.entry("kube-system/workers", refused).await;
-    let message = entry.message.unwrap_or_default();
-    assert!(
-        message.contains("\"site\"") && message.contains(PROFILE_NAME),
-        "{message}"
-    );
-    install(&tenant, &a_profile("v1.0.0", "here now")).await;
-    let made = tenant.made("workers", "1").await;
-    assert!(fixtures::config_text(&made.config).contains("here now"));
-    let profiles = tenant.profiles();
-    delete(&profiles, PROFILE_NAME).await;
-    drop(tenant.entry("kube-system/workers", refused).await);
-    assert_eq!(versions(&tenant, &made).await, of_made(&made));
-    manager.stop().await;
-}
-
-pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(world: &'static World) {
-    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "cycle")).await;
-    install(&tenant, &an_overlay("site", ("team", json!({})))).await;
-    install(&tenant, &an_overlay("team", ("site", json!({})))).await;
-    drop(tenant.create(&of("workers", "site")).await);
-    let entry = tenant.is_refused("workers", "OverlayCycle").await;
-    let message = entry.message.unwrap_or_default();
-    assert!(message.contains("take spec.extends out"), "{message}");
-    tenant.machine_deployment_event("OverlayCycle", "").await;
-    let healed = json!({ "spec": { "extends": "osp-ubuntu", "version": "v7.0.1" } });
-    merge(&tenant.profiles(), "team", healed).await;
-    drop(tenant.made("workers", "1").await);
     manager.stop().await;
 }
 

@@ -4,40 +4,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::Api;
-use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION, SETTINGS_RESTORED};
+use osm::api::names::{PROFILE_NAMESPACE, REVISION, SETTINGS_RESTORED};
 use serde_json::json;
 
-use crate::administrator::{create, delete, get, list, merge};
+use crate::administrator::{create, delete, get, merge};
 use crate::audit::{Request, told};
 use crate::fixtures::{
     self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
 use crate::process::Manager;
 use crate::rotation::install;
-use crate::stage::{Stage, Tenant, WORKER, message};
+use crate::stage::{Stage, WORKER, message};
 use crate::wait;
 use crate::world::{IN_WORKER, World};
-
-pub async fn a_profile_outside_of_the_tenants_namespaces_is_refused(world: &'static World) {
-    let stage = Stage::open(world, "foreign-profile");
-    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
-    let manager = Manager::start(&stage, &[]).await;
-    install(&lisbon, &a_profile("v1.0.0", "of lisbon")).await;
-    berlin.register().await;
-    let foreign = (PROFILE_NAMESPACE, &*lisbon.namespace);
-    let machine_deployment = with_annotation(a_little_machine_deployment("workers"), foreign);
-    drop(berlin.create(&machine_deployment).await);
-    let entry = berlin
-        .entry("kube-system/workers", ("Refused", "ProfileForbidden"))
-        .await;
-    assert!(
-        entry
-            .message
-            .is_some_and(|it| it.contains(&lisbon.namespace))
-    );
-    assert_eq!(made(&berlin).await, Vec::<String>::new());
-    manager.stop().await;
-}
 
 pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'static World) {
     let stage = Stage::open(world, "shared-profile");
@@ -58,17 +37,6 @@ pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'
     manager.stop().await;
 }
 
-pub async fn a_missing_profile_is_reported_and_served_once_it_is_there(world: &'static World) {
-    let (tenant, manager) = Manager::with_registered(&Stage::open(world, "missing-profile")).await;
-    drop(tenant.create(&a_little_machine_deployment("workers")).await);
-    tenant.is_refused("workers", "ProfileNotFound").await;
-    tenant.says("Ready", "False", "SomeNotServed").await;
-    install(&tenant, &a_profile("v1.0.0", "here now")).await;
-    drop(tenant.made("workers", "1").await);
-    tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
-}
-
 pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static World) {
     let (tenant, manager) = Manager::with_registered(&Stage::open(world, "failing-template")).await;
     install(&tenant, &a_profile("v1.0.0", "fine")).await;
@@ -84,26 +52,6 @@ pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static
     assert_eq!(after.uids(), before.uids());
     let versions = [&before, &after].map(|it| it.provisioning.resource_version());
     assert_eq!(versions[0], versions[1], "it was not even annotated");
-    manager.stop().await;
-}
-
-pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'static World) {
-    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "required")).await;
-    tenant
-        .configure(json!({ "profileAnnotation": "RequireAnnotation" }))
-        .await;
-    tenant.register().await;
-    let alone = tenant.create(&a_machine_deployment("alone")).await;
-    let named = (PROFILE, "osp-ubuntu");
-    tenant
-        .serve(&with_annotation(a_machine_deployment("workers"), named))
-        .await;
-    let found = get(&tenant.machine_deployments(), "alone").await;
-    assert_eq!(
-        found.metadata.resource_version,
-        alone.metadata.resource_version
-    );
-    assert_eq!(made(&tenant).await.len(), 3, "for the other one");
     manager.stop().await;
 }
 
@@ -177,11 +125,4 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
     })
     .await;
     manager.stop().await;
-}
-
-/// The names of what was made for nodes.
-async fn made(tenant: &Tenant) -> Vec<String> {
-    let all = list(&tenant.secrets()).await;
-    let names = all.iter().map(ResourceExt::name_any);
-    names.filter(|name| name.ends_with("-config")).collect()
 }

@@ -12,7 +12,7 @@ use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, REVISI
 use osm::api::worker_cluster::WorkerCluster;
 use serde_json::{Value, json};
 
-use crate::administrator::{delete, get, list, merge};
+use crate::administrator::{delete, get, list};
 use crate::audit::told;
 use crate::commands::Admin;
 use crate::fixtures::{self, a_machine_deployment};
@@ -394,57 +394,5 @@ pub async fn an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back(
     berlin.worker.start_again().await;
     berlin.says("Connected", "True", "Healthy").await;
     drop(berlin.serve(&a_machine_deployment("others")).await);
-    manager.stop().await;
-}
-
-pub async fn a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up(
-    world: &'static World,
-) {
-    let stage = Stage::open(
-        world,
-        of_kind(world, ["late-start-real", "late-start-fake"]),
-    );
-    let tenant = stage.tenant().await;
-    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
-    drop(tenant.create(&a_machine_deployment("workers")).await);
-    tenant.worker.stop().await;
-    let manager = Manager::start(&stage, &[]).await;
-    tenant.register_as(WORKER, &kubeconfig).await;
-    tenant.says("Connected", "False", "Unreachable").await;
-    let own = get(&tenant.worker_clusters(), WORKER).await;
-    let why = message(&own, "Connected");
-    assert!(!why.contains("client error"), "{why}");
-    wait::until("it was tried again", async || {
-        (manager.metric("osm_engage_duration_seconds_count", "") >= 3.0).then_some(())
-    })
-    .await;
-    let log = logged(&tenant.namespace);
-    let lines = log
-        .lines()
-        .filter(|it| it.contains("cannot reach") || it.contains("cannot connect"));
-    assert_eq!(lines.count(), 1, "{log}");
-    tenant.worker.start_again().await;
-    drop(tenant.made("workers", "1").await);
-    tenant.says("Ready", "True", "Ready").await;
-    manager.stop().await;
-}
-
-pub async fn a_registration_may_use_the_key_of_cluster_api(world: &'static World) {
-    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "value-key")).await;
-    // Cluster API's key, in a Secret where ours is empty, and then without ours.
-    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
-    tenant.register_as(WORKER, "").await;
-    tenant
-        .says("Registered", "False", "KubeconfigRefused")
-        .await;
-    for patch in [
-        json!({ "stringData": { "value": kubeconfig } }),
-        json!({ "data": { "kubeconfig": null } }),
-    ] {
-        merge(&tenant.registrations(), WORKER, patch).await;
-        tenant.says("Ready", "True", "Ready").await;
-    }
-    let registration = get(&tenant.registrations(), WORKER).await;
-    assert_eq!(fixtures::text(&registration, "value"), kubeconfig);
     manager.stop().await;
 }

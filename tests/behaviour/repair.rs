@@ -1,8 +1,7 @@
 //! What others delete or change comes back.
 
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role, RoleBinding};
-use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, KUBE_SYSTEM};
 use osm::api::worker_cluster::WorkerCluster;
@@ -12,78 +11,9 @@ use crate::administrator::{create, delete, get, merge};
 use crate::fixtures::{self, a_machine_deployment};
 use crate::process::Manager;
 use crate::server::{Server, ok};
-use crate::stage::{Made, Stage, Tenant, WORKER, message};
+use crate::stage::{Stage, Tenant, WORKER, message};
 use crate::wait;
 use crate::world::World;
-
-/// As any base64 will do.
-const FOREIGN: &str = "Zm9yZWlnbg==";
-
-pub async fn what_is_deleted_by_hand_is_back(world: &'static World) {
-    let (stage, tenant) = staged(world, "deleted").await;
-    let manager = Manager::start(&stage, &[]).await;
-    let made = tenant.serve(&a_machine_deployment("workers")).await;
-    for secret in secrets(&made) {
-        remove(&tenant, secret).await;
-        is_back(&tenant, secret).await;
-        let said = format!(
-            "has deleted Secret {CLOUD_INIT_SETTINGS}/{}",
-            secret.name_any()
-        );
-        tenant
-            .machine_deployment_event("SecretRestored", &said)
-            .await;
-    }
-    let configs = tenant.configs();
-    let name = &made.names.config;
-    delete(&configs, name).await;
-    let back = wait::for_object(&configs, name, "it is back", |found| {
-        found.uid() != made.config.uid()
-    })
-    .await;
-    assert_eq!(back.spec, made.config.spec);
-    manager.stop().await;
-}
-
-pub async fn what_is_replaced_by_hand_is_put_right(world: &'static World) {
-    let (stage, tenant) = staged(world, "replaced").await;
-    let manager = Manager::start(&stage, &[]).await;
-    let made = tenant.serve(&a_machine_deployment("workers")).await;
-    for secret in secrets(&made) {
-        for annotations in [None, secret.metadata.annotations.clone()] {
-            remove(&tenant, secret).await;
-            let mut foreign = secret.clone();
-            foreign.metadata = fixtures::named(&secret.name_any());
-            foreign.metadata.annotations = annotations;
-            let foreign = with_foreign_bytes(foreign);
-            // The manager may be faster; then there is nothing to replace by, and it is right.
-            let _ = tenant
-                .secrets()
-                .create(&PostParams::default(), &foreign)
-                .await;
-            is_back(&tenant, secret).await;
-        }
-    }
-    let kubelet = &made.kubelet_kubeconfig;
-    let patch = json!({ "data": { "kubeconfig": FOREIGN } });
-    merge(&tenant.secrets(), &kubelet.name_any(), patch).await;
-    let said = format!(
-        "has changed Secret {CLOUD_INIT_SETTINGS}/{}",
-        kubelet.name_any()
-    );
-    tenant
-        .machine_deployment_event("SecretRestored", &said)
-        .await;
-    let back = wait::for_object(
-        &tenant.secrets(),
-        &kubelet.name_any(),
-        "it is right",
-        |found| found.data == kubelet.data,
-    )
-    .await;
-    assert!(back.uid().is_some());
-    manager.stop().await;
-}
 
 /// Short, so that what is wrong is found soon.
 const INTERVAL: &[&str] = &["--facts-interval", "1s"];
@@ -232,34 +162,4 @@ async fn staged(world: &'static World, name: &'static str) -> (Stage, Tenant) {
     let tenant = stage.tenant().await;
     tenant.register().await;
     (stage, tenant)
-}
-
-fn secrets(made: &Made) -> [&Secret; 3] {
-    [
-        &made.provisioning,
-        &made.bootstrap,
-        &made.kubelet_kubeconfig,
-    ]
-}
-
-async fn remove(tenant: &Tenant, secret: &Secret) {
-    let name = secret.name_any();
-    delete(&tenant.secrets(), &name).await;
-}
-
-/// The same bytes, annotations, type and immutability, in whatever object.
-async fn is_back(tenant: &Tenant, secret: &Secret) {
-    let back = wait::for_object(&tenant.secrets(), &secret.name_any(), "is back", |found| {
-        found.data == secret.data && found.metadata.annotations == secret.metadata.annotations
-    })
-    .await;
-    assert_eq!(back.immutable, secret.immutable);
-    assert_eq!(back.type_, secret.type_);
-}
-
-fn with_foreign_bytes(mut secret: Secret) -> Secret {
-    for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
-        value.0 = FOREIGN.as_bytes().to_vec();
-    }
-    secret
 }

@@ -11,10 +11,10 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::{NodeCredentials, WorkerCluster};
 use serde_json::{Value, json};
 
-use crate::administrator::{create, delete, find, get};
+use crate::administrator::{delete, find, get};
 use crate::audit::{Request, told};
 use crate::commands::{Admin, Said, a_file, path};
-use crate::fixtures::{a_machine_deployment, a_token_secret, text, with_annotation};
+use crate::fixtures::{a_machine_deployment, text, with_annotation};
 use crate::process::Manager;
 use crate::proxy::Proxy;
 use crate::removal::remains;
@@ -281,27 +281,6 @@ async fn add_beside_a_mistake((admin, add): (&Admin, &Add), tenant: &Tenant) {
     );
     tenant.delete("lost").await;
     tenant.says("Ready", "True", "Ready").await;
-}
-
-pub async fn a_token_of_a_deleted_account_is_recreated(world: &'static World) {
-    let stage = Stage::open(world, "tenant-add-stale");
-    let tenant = stage.tenant().await;
-    let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    let mut of_nobody = a_token_secret(&format!("{ACCOUNT}-token"), ACCOUNT);
-    let gone = ("kubernetes.io/service-account.uid", "of-one-that-is-gone");
-    of_nobody
-        .annotations_mut()
-        .insert(gone.0.to_owned(), gone.1.to_owned());
-    of_nobody.string_data = Some([("token".to_owned(), "of-nobody".repeat(9))].into());
-    create(&secrets, &of_nobody).await;
-    // The cluster takes it away, at once or while the command is under way.
-    let manager = Manager::start(&stage, &[]).await;
-    let add = Add::of(&stage, &tenant);
-    let added = Admin::of(&tenant).osm_in_both(&add.words(&[])).await;
-    assert_eq!(added.code, Some(0), "{added:?}");
-    assert!(added.out.contains("ready:"), "{added:?}");
-    assert_ne!(token(&tenant).await, "of-nobody".repeat(9));
-    manager.stop().await;
 }
 
 pub async fn one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone(world: &'static World) {

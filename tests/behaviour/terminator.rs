@@ -1,17 +1,14 @@
-//! An end of TLS before an API server, with a certificate of its own: it speaks HTTP/1.1 alone,
-//! falls silent once TLS is agreed upon, or says that the server's version is a long one.
+//! An end of TLS before an API server, with a certificate of its own: it speaks HTTP/1.1 alone, or
+//! falls silent once TLS is agreed upon.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::{
-    self, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional,
-};
+use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -19,16 +16,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::fixtures;
 use crate::server::{Account, Server, ok};
 
-/// How long the version is: just below what the manager reads of an answer.
-pub const VERSION_BYTES: usize = 3_000_000;
-
 /// What becomes of a connection after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// HTTP/1.1 is forwarded.
     Http1,
-    /// HTTP/1.1 is forwarded, and `/version` is answered with [`VERSION_BYTES`].
-    LargeVersion,
     /// Nothing is: HTTP/2 was agreed upon, and nobody reads it.
     Silence,
 }
@@ -37,7 +29,6 @@ pub enum After {
 pub struct Terminator {
     address: std::net::SocketAddr,
     authority: String,
-    accepted: Arc<AtomicUsize>,
     _task: JoinSet<()>,
 }
 
@@ -47,13 +38,11 @@ impl Terminator {
         let listener = ok(TcpListener::bind("127.0.0.1:0").await, "a port is free");
         let address = ok(listener.local_addr(), "it has an address");
         let (config, authority) = identity(after);
-        let accepted = Arc::<AtomicUsize>::default();
         let way = Way {
             after,
             acceptor: TlsAcceptor::from(Arc::new(config)),
             connector: TlsConnector::from(Arc::new(trust(server))),
             target: server.url().trim_start_matches("https://").to_owned(),
-            accepted: Arc::clone(&accepted),
         };
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -65,7 +54,6 @@ impl Terminator {
         Self {
             address,
             authority: STANDARD.encode(authority),
-            accepted,
             _task: task,
         }
     }
@@ -83,11 +71,6 @@ impl Terminator {
         );
         fixtures::a_kubeconfig(&url, &self.authority, &token)
     }
-
-    /// With how many connections TLS was ever agreed upon.
-    pub fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
 }
 
 #[derive(Clone)]
@@ -96,7 +79,6 @@ struct Way {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
     target: String,
-    accepted: Arc<AtomicUsize>,
 }
 
 impl Way {
@@ -105,7 +87,6 @@ impl Way {
         let Ok(mut from) = self.acceptor.accept(from).await else {
             return;
         };
-        self.accepted.fetch_add(1, Ordering::SeqCst);
         if self.after == After::Silence {
             std::future::pending::<()>().await;
         }
@@ -116,59 +97,8 @@ impl Way {
         let Ok(mut to) = self.connector.connect(name, to).await else {
             return;
         };
-        if self.after == After::LargeVersion {
-            let _ = answer_version(from, to).await;
-        } else {
-            let _ = copy_bidirectional(&mut from, &mut to).await;
-        }
+        let _ = copy_bidirectional(&mut from, &mut to).await;
     }
-}
-
-/// Forwards everything but the question for the version. A client of HTTP/1.1 asks one thing at a
-/// time, so that a question stands at the start of what is read.
-async fn answer_version(
-    from: impl AsyncRead + AsyncWrite,
-    to: impl AsyncRead + AsyncWrite,
-) -> io::Result<()> {
-    let (mut questions, mut answers) = io::split(from);
-    let (mut server_answers, mut server_questions) = io::split(to);
-    let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
-    loop {
-        tokio::select! {
-            read = questions.read(&mut asked) => {
-                let asked = asked.get(..read?).unwrap_or_default();
-                if asked.is_empty() {
-                    return Ok(());
-                }
-                if asked.starts_with(b"GET /version ") {
-                    answers.write_all(large_version().as_bytes()).await?;
-                } else {
-                    server_questions.write_all(asked).await?;
-                }
-            }
-            read = server_answers.read(&mut answered) => {
-                let answered = answered.get(..read?).unwrap_or_default();
-                if answered.is_empty() {
-                    return Ok(());
-                }
-                answers.write_all(answered).await?;
-            }
-        }
-        server_questions.flush().await?;
-        answers.flush().await?;
-    }
-}
-
-fn large_version() -> String {
-    let version = "1".repeat(VERSION_BYTES);
-    let body = format!(
-        r#"{{"major":"1","minor":"36","gitVersion":"{version}","gitCommit":"","gitTreeState":"",
-           "buildDate":"2026-01-01T00:00:00Z","goVersion":"","compiler":"gc","platform":""}}"#
-    );
-    let length = body.len();
-    format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
 }
 
 /// What the end shows, and the authority that signed it.
@@ -194,7 +124,7 @@ fn identity(after: After) -> (ServerConfig, String) {
     let config = config.with_single_cert(vec![certificate.der().clone()], key);
     let mut config = ok(config, "the key fits");
     config.alpn_protocols = vec![match after {
-        After::Http1 | After::LargeVersion => b"http/1.1".to_vec(),
+        After::Http1 => b"http/1.1".to_vec(),
         After::Silence => b"h2".to_vec(),
     }];
     (config, authority.pem())

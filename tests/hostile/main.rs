@@ -8,6 +8,7 @@
 //! `cargo test --test hostile` prints a line for each, and the worst at the end.
 
 use std::{
+    collections::BTreeMap,
     fs,
     process::{Command, ExitCode},
     sync::{Arc, Mutex},
@@ -20,10 +21,10 @@ use osm::{
     render::{RenderError, template::CompiledProfile},
 };
 
+use regex::{Captures, Regex};
+use serde::Deserialize;
 use subject::Subject;
 
-mod go;
-mod jinja;
 #[path = "../rendering/one_file.rs"]
 mod one_file;
 #[path = "../rendering/subject.rs"]
@@ -36,31 +37,32 @@ const PEAK_BYTES_MAX: u64 = 64 << 20;
 /// The argument with which this program renders one case and tells what it took.
 const RENDER: &str = "--render-one";
 
+/// Templates that are refused alike.
+#[derive(Deserialize)]
+struct Group {
+    language: Language,
+    refused_as: Vec<String>,
+    /// By name. `«20000×text»` stands for 20,000 times the text.
+    templates: BTreeMap<String, String>,
+}
+
+/// As the table calls them.
+#[derive(Clone, Copy, Deserialize)]
+enum Language {
+    Jinja,
+    GoTemplate,
+}
+
 /// A template that wants more than its share.
 pub struct Case {
-    /// A name to know it by.
+    /// A name to know it by, with its language.
     pub name: String,
+    /// The language.
+    pub language: TemplateLanguage,
     /// The template.
     pub template: String,
     /// The categories of the errors that may end it.
-    pub refused_as: &'static [&'static str],
-}
-
-/// A case whose template is made.
-fn case(name: &str, template: String, refused_as: &'static [&'static str]) -> Case {
-    Case {
-        name: name.to_owned(),
-        template,
-        refused_as,
-    }
-}
-
-/// Cases that are refused alike.
-fn named(refused_as: &'static [&'static str], cases: &[(&str, &str)]) -> Vec<Case> {
-    cases
-        .iter()
-        .map(|(name, template)| case(name, (*template).to_owned(), refused_as))
-        .collect()
+    pub refused_as: Vec<String>,
 }
 
 /// What a render came to.
@@ -87,7 +89,7 @@ fn main() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(2));
     let trials = every_case()
         .into_iter()
-        .map(|(language, case)| trial(full_name(language, &case), &case, Arc::clone(&costs)))
+        .map(|case| trial(case, Arc::clone(&costs)))
         .chain(worker::trials())
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -98,35 +100,36 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn every_case() -> Vec<(TemplateLanguage, Case)> {
-    let jinja = jinja::cases()
-        .into_iter()
-        .map(|case| (TemplateLanguage::Jinja, case));
-    let go = go::cases()
-        .into_iter()
-        .map(|case| (TemplateLanguage::GoTemplate, case));
-    jinja.chain(go).collect()
-}
-
-fn full_name(language: TemplateLanguage, case: &Case) -> String {
-    let language = match language {
-        TemplateLanguage::Jinja => "jinja",
-        TemplateLanguage::GoTemplate => "go",
+fn every_case() -> Vec<Case> {
+    let groups: Vec<Group> =
+        serde_saphyr::from_str(include_str!("cases.yaml")).expect("the table is YAML");
+    let repeated = Regex::new("«([0-9]+)×(.*?)»").expect("it is an expression");
+    let repeat = |found: &Captures<'_>| found[2].repeat(found[1].parse().expect("a number"));
+    let of_group = |group: Group| {
+        let (prefix, language) = match group.language {
+            Language::Jinja => ("jinja", TemplateLanguage::Jinja),
+            Language::GoTemplate => ("go", TemplateLanguage::GoTemplate),
+        };
+        let cases = group.templates.into_iter();
+        let cases = cases.map(|(name, template)| Case {
+            name: format!("{prefix}::{name}"),
+            language,
+            template: repeated.replace_all(&template, repeat).into_owned(),
+            refused_as: group.refused_as.clone(),
+        });
+        cases.collect::<Vec<_>>()
     };
-    format!("{language}::{}", case.name)
+    groups.into_iter().flat_map(of_group).collect()
 }
 
 /// Renders a case, and tells in one line what it took.
 fn render_one(name: &str) -> ExitCode {
-    let Some((language, case)) = every_case()
-        .into_iter()
-        .find(|(language, case)| full_name(*language, case) == name)
-    else {
+    let Some(case) = every_case().into_iter().find(|case| case.name == name) else {
         eprintln!("there is no case `{name}`");
         return ExitCode::FAILURE;
     };
     let subject = Subject::new();
-    let profile = one_file::a_profile_of(language, &case.template);
+    let profile = one_file::a_profile_of(case.language, &case.template);
     let before = memory("VmRSS:");
     let begun = Instant::now();
     let outcome = CompiledProfile::compile(&profile).and_then(|profile| subject.render(&profile));
@@ -150,15 +153,17 @@ fn memory(field: &str) -> u64 {
         * 1024
 }
 
-fn trial(name: String, case: &Case, costs: Costs) -> Trial {
-    let refused_as = case.refused_as;
+fn trial(case: Case, costs: Costs) -> Trial {
+    let Case {
+        name, refused_as, ..
+    } = case;
     Trial::test(name.clone(), move || {
         let cost = measure(&name)?;
         costs
             .lock()
             .map_err(|_| "another test panicked")?
             .push((name.clone(), cost.clone()));
-        if !refused_as.contains(&cost.category.as_str()) {
+        if !refused_as.contains(&cost.category) {
             return Err(format!("`{}` is not among {:?}", cost.category, refused_as).into());
         }
         if cost.peak_bytes > PEAK_BYTES_MAX {

@@ -25,7 +25,7 @@ use rustix::{
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use super::{every_case, full_name, one_file::a_profile_of, subject::Subject};
+use super::{every_case, one_file::a_profile_of, subject::Subject};
 
 /// Disables the engine's accounting.
 const UNLIMITED: Limits = Limits {
@@ -201,10 +201,11 @@ fn compare(subject: &Subject) -> Result<usize, Failed> {
 fn every_hostile_template_ends_in_a_worker_as_in_process() -> Result<(), Failed> {
     let workers = Workers::patient()?;
     let subject = Subject::new();
-    for (language, case) in every_case() {
-        let name = full_name(language, &case);
+    for case in every_case() {
+        let name = &case.name;
         // Profiles that do not compile are never sent to a worker.
-        let Ok(profile) = CompiledProfile::compile(&a_profile_of(language, &case.template)) else {
+        let Ok(profile) = CompiledProfile::compile(&a_profile_of(case.language, &case.template))
+        else {
             continue;
         };
         let outcome = subject.with_input(&profile, |input| {
@@ -214,7 +215,7 @@ fn every_hostile_template_ends_in_a_worker_as_in_process() -> Result<(), Failed>
         let category = outcome
             .as_ref()
             .map_or_else(RenderError::category, |_| "rendered");
-        if !case.refused_as.contains(&category) {
+        if !case.refused_as.iter().any(|it| it == category) {
             return Err(format!("{name}: `{category}`").into());
         }
     }

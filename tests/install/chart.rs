@@ -413,6 +413,15 @@ fn what_cannot_work_is_refused_by_its_name() {
         ),
         (json!({"serviceMonitor": {"interval": "often"}}), "interval"),
         (json!({"env": [{"value": "x"}]}), "name"),
+        (json!({"replicas": "several"}), "replicas"),
+        (json!({"namespaces": ["Berlin"]}), "namespaces"),
+        (json!({"arguments": ["otlp"]}), "arguments"),
+        (json!({"replica": 2}), "replica"),
+        (json!({"networkPolicy": {"scrapers": "all"}}), "scrapers"),
+        (
+            json!({"prometheusRule": {"pages": "docs/alerts.md"}}),
+            "pages",
+        ),
     ] {
         let refused = helm_alone(&["template", "osm", "osm"], &values);
         let refused = refused.expect_err(expected);

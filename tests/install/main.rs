@@ -29,15 +29,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Pod},
-};
-use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
-    runtime::wait::await_condition,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{Api, api::PostParams};
 use loadtest::control_plane::{ControlPlane, Params};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -247,18 +240,6 @@ async fn make_the_tenants_namespaces(management: &ControlPlane) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_cluster_serves_a_tenant_after_one_command() {
-    let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
-    let begun = Instant::now();
-    install(&management, "base").await;
-    let process = start(&management, &[]).await;
-    serves_a_tenant(&management, &worker, "berlin").await;
-    let all = begun.elapsed();
-    eprintln!("from an empty management cluster to the first machine deployment: {all:.1?}");
-    drop(process);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_served() {
     let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
     make_the_tenants_namespaces(&management).await;
@@ -272,35 +253,6 @@ async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_serve
     let process = start(&management, &[]).await;
     serves_a_tenant(&management, &worker, "berlin").await;
     drop(process);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_not() {
-    let management = a_cluster("management").await;
-    install(&management, "example").await;
-    let spec = deployment(&management, MANAGER, MANAGER).await.spec;
-    let template = spec.map(|it| it.template).expect("it has a template");
-    let pod = Pod {
-        metadata: ObjectMeta {
-            name: Some("as-deployed".to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: template.spec,
-        status: None,
-    };
-    let client = management.client().await.expect("a client");
-    let pods: Api<Pod> = Api::namespaced(client, MANAGER);
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    pods.create(&dry_run, &pod).await.expect("it is accepted");
-    let mut worse: Value = serde_json::to_value(&pod).expect("plain values");
-    let drop = worse.pointer_mut("/spec/containers/0/securityContext/capabilities");
-    *drop.expect("capabilities are dropped") = json!({"add": ["NET_ADMIN"]});
-    let worse: Pod = serde_json::from_value(worse).expect("still a pod");
-    let refused = pods.create(&dry_run, &worse).await;
-    assert!(refused.is_err(), "the standard is enforced");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -443,50 +395,4 @@ fn assert_who_may_come(objects: &[Value]) {
         ("\"webhook\"".to_owned(), vec![named]),
     ];
     assert_eq!(rules, expected.into());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_are_taken() {
-    let management = a_cluster("management").await;
-    for (value, expected) in [
-        ("replicas=several", "replicas"),
-        ("namespaces={Berlin}", "namespaces"),
-        ("arguments={otlp}", "arguments"),
-        ("replica=2", "replica"),
-        ("networkPolicy.scrapers=all", "scrapers"),
-        ("prometheusRule.pages=docs/alerts.md", "pages"),
-    ] {
-        let refused = helm(&management, &["template", "osm", "osm", "--set", value]).await;
-        let refused = refused.expect_err(value);
-        assert!(refused.contains(expected), "{value}: {refused}");
-    }
-    let everything = "replicas=2,image.repository=here/osm,image.tag=t,image.pullSecrets[0].name=s,\
-        tenantDefaults.pauseImage=mirror/pause,arguments={--log-format=text},podAnnotations.a=b,\
-        fleetPage.tokenSecret=a-token,\
-        nodeSelector.a=b,tolerations[0].operator=Exists,priorityClassName=system-cluster-critical,\
-        affinity.nodeAffinity=null,podDisruptionBudget.enabled=false,webhook.enabled=true,\
-        networkPolicy.enabled=false";
-    let values = everything.replace(' ', "");
-    let arguments = [
-        "install",
-        "osm",
-        "osm",
-        "--dry-run=server",
-        "--set",
-        &values,
-    ];
-    let printed = helm(&management, &arguments)
-        .await
-        .expect("the server takes it");
-    for expected in [
-        "here/osm:t",
-        "pauseImage: mirror/pause",
-        "--log-format=text",
-        "--fleet-page-token-file=/etc/osm-fleet-page/token",
-        "secretName: a-token",
-        "replicas: 2",
-    ] {
-        assert!(printed.contains(expected), "{expected}: {printed}");
-    }
-    assert!(!printed.contains("kind: NetworkPolicy"), "{printed}");
 }

@@ -1,9 +1,5 @@
 //! The admission webhooks, as their manifests say.
 
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
-
 use super::*;
 
 const WEBHOOK: &str = "operating-system-manager-webhook";
@@ -49,40 +45,13 @@ pub(super) async fn start_webhooks_of(
         .expect("the binary was built with this test")
 }
 
-fn is_trusting(webhook: &WebhookClientConfig) -> bool {
-    let service = webhook.service.as_ref();
-    let is_ours = service.is_some_and(|it| it.name == WEBHOOK && it.namespace == MANAGER);
-    let bundle = webhook.ca_bundle.as_ref();
-    is_ours && bundle.is_some_and(|bundle| bundle.0.starts_with(b"-----BEGIN CERTIFICATE-----"))
-}
-
-/// Waits until both configurations trust what the process has made.
-async fn until_trusted(cluster: &ControlPlane) {
-    let client = cluster.client().await.expect("a client");
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client);
-    let mutating = await_condition(
-        mutating,
-        MANAGER,
-        |found: Option<&MutatingWebhookConfiguration>| {
-            let webhooks = found.and_then(|found| found.webhooks.as_ref());
-            webhooks.is_some_and(|all| all.iter().all(|it| is_trusting(&it.client_config)))
-        },
-    );
-    let validating = await_condition(
-        validating,
-        MANAGER,
-        |found: Option<&ValidatingWebhookConfiguration>| {
-            let webhooks = found.and_then(|found| found.webhooks.as_ref());
-            webhooks.is_some_and(|all| all.iter().all(|it| is_trusting(&it.client_config)))
-        },
-    );
-    let (mutating, validating) = tokio::join!(
-        tokio::time::timeout(DEADLINE, mutating),
-        tokio::time::timeout(DEADLINE, validating),
-    );
-    for waited in [mutating.is_ok(), validating.is_ok()] {
-        assert!(waited, "the configurations trust the process");
+/// Waits until both configurations have the authority that the process made.
+pub(super) async fn until_trusted(cluster: &ControlPlane, name: &str) {
+    for kind in ["mutating", "validating"] {
+        let configuration = format!("{kind}webhookconfiguration/{name}");
+        let is_trusted = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}";
+        let wait = ["wait", &configuration, is_trusted, "--timeout=60s"];
+        kubectl(cluster, &wait).await;
     }
 }
 
@@ -91,9 +60,9 @@ async fn the_webhooks_make_their_certificates_with_the_rights_that_they_are_give
     let cluster = a_cluster("management").await;
     install(&cluster, VARIANT).await;
     let process = start_webhooks(&cluster).await;
-    until_trusted(&cluster).await;
+    until_trusted(&cluster, MANAGER).await;
     install(&cluster, VARIANT).await;
-    until_trusted(&cluster).await;
+    until_trusted(&cluster, MANAGER).await;
     drop(process);
     let account = format!("--as=system:serviceaccount:{MANAGER}:{WEBHOOK}");
     for (verb, what, expected) in [
@@ -119,59 +88,6 @@ async fn may_do(cluster: &ControlPlane, arguments: &[&str]) -> String {
         .await
         .expect("kubectl runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_webhooks_pod_passes_the_restricted_standard() {
-    let cluster = a_cluster("management").await;
-    install(&cluster, VARIANT).await;
-    let get = ["get", "deployment", WEBHOOK, "-n", MANAGER, "-o", "json"];
-    let printed = kubectl(&cluster, &get).await;
-    let deployment: Deployment = serde_json::from_str(&printed).expect("kubectl prints JSON");
-    let template = deployment.spec.map(|it| it.template);
-    let pod = Pod {
-        metadata: ObjectMeta {
-            name: Some("as-deployed".to_owned()),
-            ..ObjectMeta::default()
-        },
-        spec: template.expect("it has a template").spec,
-        status: None,
-    };
-    let pods: Api<Pod> = Api::namespaced(cluster.client().await.expect("a client"), MANAGER);
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let created = pods.create(&dry_run, &pod).await;
-    created.expect("it is accepted");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_chart_has_the_same_webhooks() {
-    let cluster = a_cluster("management").await;
-    let install = ["install", "osm-crds", "osm-crds"];
-    helm(&cluster, &install).await.expect("they are installed");
-    let values = "webhook.enabled=true,webhook.replicas=3,image.repository=here/osm,image.tag=t";
-    let install = [
-        "install",
-        "osm",
-        "osm",
-        "--namespace",
-        MANAGER,
-        "--create-namespace",
-        "--set",
-        values,
-    ];
-    helm(&cluster, &install).await.expect("it is installed");
-    let process = start_webhooks(&cluster).await;
-    until_trusted(&cluster).await;
-    drop(process);
-    let get = ["get", "deployment", WEBHOOK, "-n", MANAGER, "-o", "json"];
-    let printed = kubectl(&cluster, &get).await;
-    let deployment: Value = serde_json::from_str(&printed).expect("kubectl prints JSON");
-    let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["containers"][0]["image"], "here/osm:t");
-    assert_eq!(deployment["spec"]["replicas"], 3);
 }
 
 /// The kinds that cert-manager brings, as far as they matter here.

@@ -21,8 +21,6 @@ use osm::{
     render::{
         Limits, Rendered,
         convert::{compare, convert},
-        encode::{MachineInput, encode},
-        error::Half,
         input::{
             ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
         },
@@ -96,36 +94,6 @@ fn read(path: &Path) -> String {
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> String {
     eprintln!("{}: {error}", path.display());
     String::new()
-}
-
-#[test]
-fn the_documents_of_a_known_config_are_equal_to_the_byte() {
-    let Some(vectors) = vectors() else { return };
-    for folder in cases(&vectors) {
-        let case = folder.display();
-        let config: OperatingSystemConfig =
-            serde_saphyr::from_str(&read(&folder.join("expected-config.yaml"))).unwrap();
-        let machine_deployment: MachineDeployment =
-            serde_saphyr::from_str(&read(&folder.join("machine-deployment.yaml"))).unwrap();
-        let spec = &machine_deployment.spec.template.spec;
-        let provider = ProviderConfig::decode(&spec.provider_spec.json()).unwrap();
-        let machine = MachineInput {
-            name: machine_deployment.metadata.name.as_deref().unwrap(),
-            dist_upgrade_on_boot: provider.operating_system_spec.dist_upgrade_on_boot,
-        };
-        for (half, file) in [
-            (Half::Bootstrap, "expected-bootstrap"),
-            (Half::Provisioning, "expected-provisioning"),
-        ] {
-            let document = encode(&config.spec, half, machine).unwrap();
-            let expected = read(&folder.join(file));
-            let document = String::from_utf8_lossy(document.as_bytes());
-            for (line, (got, wanted)) in document.lines().zip(expected.lines()).enumerate() {
-                assert_eq!(got, wanted, "{case}, {file}, line {}", line + 1);
-            }
-            assert_eq!(document, expected, "{case}, {file}");
-        }
-    }
 }
 
 #[test]

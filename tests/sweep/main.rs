@@ -14,7 +14,6 @@ mod failed_reads;
 mod fairness;
 mod handover;
 mod health;
-mod hollow_watches;
 mod join;
 mod leaks;
 mod machines;

@@ -1,14 +1,17 @@
 //! The order of writes, and what each of them carries so that a late one does no harm.
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario},
     wire::{Life, Sent},
+    world::put,
 };
 
 const CONFIG: &str = "workers-kube-system-config";
+/// The digest of what something was rendered from, the renderer's generation among it.
+const INPUTS: &str = "/metadata/annotations/operatingsystemmanager.k8c.io~1inputs";
 
 /// What is written because of a scenario's event, in order.
 async fn writes(scenario: Scenario) -> Vec<Sent> {
@@ -86,6 +89,33 @@ async fn the_same_bytes_are_stamped_and_nothing_is_deleted() {
     ]);
     check(Scenario::Revision, &expected).await;
     check(Scenario::ProfileVersion, &expected).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_stamps_the_same_bytes_and_replaces_no_machine() {
+    let (world, process) = Scenario::Provisioning.settled().await;
+    process.stop().await;
+    let made = [
+        (world.worker("berlin"), "secrets"),
+        (&world.management, "operatingsystemconfigs"),
+    ];
+    for (cluster, resource) in made {
+        for mut object in cluster.objects(resource) {
+            if let Some(inputs) = object.pointer_mut(INPUTS) {
+                *inputs = json!("of another generation");
+                put(cluster, object);
+            }
+        }
+    }
+    let life = Life::new();
+    let process = world.start_settled_as(&life).await;
+    process.stop().await;
+    let expected = lines(&[
+        ("PATCH operatingsystemconfigs", CONFIG),
+        ("PUT secrets", PROVISIONING),
+        ("PUT secrets", BOOTSTRAP),
+    ]);
+    assert_eq!(life.lines(), expected);
 }
 
 #[tokio::test(start_paused = true)]

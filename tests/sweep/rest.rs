@@ -127,61 +127,6 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
         .into()
 }
 
-/// Where a tenant at rest is read from, watches excepted.
-const READ_AT_REST: [&str; 11] = [
-    "/api/v1/namespaces/cloud-init-settings",
-    "/api/v1/namespaces/cloud-init-settings/secrets",
-    "/api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token",
-    "/api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter",
-    "/api/v1/namespaces/kube-public/configmaps/cluster-info",
-    "/api/v1/namespaces/kube-system/secrets",
-    "/api/v1/namespaces/kube-system/secrets/bootstrap-token-",
-    "/apis/cluster.k8s.io/v1alpha1/machinedeployments",
-    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-    "/apis/rbac.authorization.k8s.io/v1/namespaces/cloud-init-settings/rolebindings/cloud-init-getter",
-    "/apis/rbac.authorization.k8s.io/v1/namespaces/cloud-init-settings/roles/cloud-init-getter",
-];
-
-#[tokio::test(start_paused = true)]
-async fn a_day_of_a_hundred_tenants_writes_renewals_alone() {
-    let names: Vec<&'static str> = (0..100)
-        .map(|number| &*Box::leak(format!("t{number:02}").into_boxed_str()))
-        .collect();
-    let world = World::with_workers(&names);
-    let life = Life::new();
-    let process = world.start_settled_as(&life).await;
-    let (mut renewals, mut leases, mut reads) = (0_u32, 0_u32, 0_u32);
-    for _ in 0..24 {
-        life.forget();
-        tokio::time::sleep(Duration::from_hours(1)).await;
-        for sent in life.sent().into_iter().filter(|sent| !sent.is_watch) {
-            let is_token = sent.path.contains("/kube-system/secrets/bootstrap-token-");
-            if sent.method == http::Method::PUT && is_token {
-                renewals += 1;
-            } else if sent.path.contains("/leases/") {
-                leases += 1;
-            } else {
-                assert_eq!(sent.method, http::Method::GET, "{}", sent.path);
-                let is_known = |path: &str| match path.strip_suffix('-') {
-                    Some(_) => sent.path.starts_with(path),
-                    None => sent.path == path,
-                };
-                let is_list_of_all = sent.to == "management";
-                let is_at_rest = is_list_of_all || READ_AT_REST.iter().any(|path| is_known(path));
-                assert!(is_at_rest, "{} {}", sent.to, sent.path);
-                reads += u32::from(!is_token);
-            }
-        }
-        world.clear_audits();
-    }
-    process.stop().await;
-    let per_second = f64::from(reads) / 100.0 / 86_400.0;
-    println!("{renewals} renewals, {leases} of Leases, {per_second:.4} reads a second and tenant");
-    assert!((100 * 38..=100 * 49).contains(&renewals), "{renewals}");
-    // The limit that the architecture sets; most of the reads are of the cluster info.
-    assert!(per_second < 0.02, "{per_second} reads a second and tenant");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_restart_writes_nothing() {
     let (world, mut process) = a_settled_world(&Life::new()).await;

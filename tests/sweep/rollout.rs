@@ -1,8 +1,8 @@
 //! Newer default profiles go through the fleet in waves, and stop where they fail.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use fake_cluster::object;
+use fake_cluster::{Target, object};
 use osm::{api::profile::OperatingSystemProfile, controllers::profile_store::content_digest};
 use serde_json::{Value, json};
 
@@ -129,6 +129,16 @@ async fn newer_defaults_go_through_the_fleet_in_waves() {
         assert_eq!(condition(&world, tenant)["reason"], "Installed");
     }
     process.stop().await;
+    let mut written: Vec<Target> = world
+        .management
+        .writes()
+        .into_iter()
+        .map(|it| it.target)
+        .collect();
+    written.retain(|it| it.resource == "operatingsystemprofiles");
+    let distinct: BTreeSet<_> = written.iter().map(|it| (&it.namespace, &it.name)).collect();
+    assert_eq!(distinct.len(), written.len(), "each is written once");
+    assert!(distinct.len() >= TENANTS.len());
 }
 
 /// Three replicas, which have agreed on who serves whom.

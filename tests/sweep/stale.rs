@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{
-        BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, change, document, profile, set,
-    },
+    scenarios::{BOOTSTRAP, PROVISIONING, Scenario, document, profile, set},
     snapshot::{self, boot_secret, text},
     wire::Life,
     world::{World, put},
@@ -58,49 +56,6 @@ async fn a_default_profile_that_the_watch_shows_late_is_asked_for_once_and_then_
     process.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn changes_of_lost_events_are_found_by_the_next_list() {
-    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
-    let before = snapshot::take(&world);
-    let berlin = world.worker("berlin");
-    deafen(berlin, "secrets");
-    deafen(&world.management, "operatingsystemconfigs");
-    for name in [PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(berlin.delete_raw(object("secrets", "cloud-init-settings", name)));
-    }
-    let bootstrap = ("secrets", "cloud-init-settings", BOOTSTRAP);
-    change(berlin, bootstrap, |secret| {
-        set(secret, "/data/cloud-config", json!("Zm9yZWlnbg=="));
-    });
-    let config = "workers-kube-system-config";
-    let config = object("operatingsystemconfigs", "berlin", config);
-    assert!(world.management.delete_raw(config));
-    world.settle().await;
-    assert_eq!(life.lines(), [""; 0], "nobody reported it");
-    expire(berlin);
-    expire(&world.management);
-    world.settle().await;
-    process.stop().await;
-    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
-    let lines = life.lines();
-    assert!(lines.len() <= 6, "{lines:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list() {
-    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
-    let berlin = world.worker("berlin");
-    deafen(berlin, "machinedeployments");
-    put(berlin, fixtures::a_machine_deployment("more"));
-    world.settle().await;
-    let name = "more-kube-system-bootstrap-config";
-    assert!(boot_secret(berlin, name).is_none());
-    expire(berlin);
-    world.settle().await;
-    assert!(boot_secret(berlin, name).is_some());
-    process.stop().await;
-}
-
 /// No watch ever breaks or says that it is behind: each starts over with a list, in its own time.
 #[tokio::test(start_paused = true)]
 async fn changes_of_lost_events_are_found_within_the_hour() {
@@ -134,50 +89,6 @@ async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
     tokio::time::sleep(EIGHT_HOURS).await;
     process.stop().await;
     assert!(document(world.worker("berlin"), PROVISIONING).contains("another text"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expired_or_broken_watch_writes_nothing() {
-    let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
-    for _ in 0..3 {
-        for (_, cluster) in world.clusters() {
-            expire(cluster);
-        }
-        world.settle().await;
-        for (_, cluster) in world.clusters() {
-            let broken = Fault::CloseMidWatch { events: 0 };
-            cluster.inject_times(Matcher::on(&[Verb::Watch], "secrets"), broken, 3);
-            cluster.close_watches();
-        }
-        world.settle().await;
-    }
-    assert_eq!(life.lines(), [""; 0]);
-    // And they still hear.
-    profile(&world, "another text\n");
-    world.settle().await;
-    assert!(document(world.worker("berlin"), PROVISIONING).contains("another text"));
-    process.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_breaks_in_the_middle_of_a_change_misses_nothing() {
-    let (world, process, _) = Scenario::Provisioning.settled_with_life().await;
-    let berlin = world.worker("berlin");
-    for resource in ["secrets", "machinedeployments"] {
-        let broken = Fault::CloseMidWatch { events: 1 };
-        berlin.inject_times(Matcher::on(&[Verb::Watch], resource), broken, 4);
-    }
-    berlin.close_watches();
-    for index in 0..6 {
-        let name = format!("more-{index}");
-        put(berlin, fixtures::a_machine_deployment(&name));
-    }
-    world.settle().await;
-    for index in 0..6 {
-        let name = format!("more-{index}-kube-system-bootstrap-config");
-        assert!(boot_secret(berlin, &name).is_some(), "{name}");
-    }
-    process.stop().await;
 }
 
 /// The initial sync shows the past; watches show the present.

@@ -55,7 +55,7 @@ struct Run {
     /// The manager's program; without it, the one beside this program.
     #[arg(long, value_name = "FILE", env = "OSM_BINARY")]
     osm: Option<PathBuf>,
-    /// `side-by-side` and `burst`: what serves one cluster, in the place of our own
+    /// `side-by-side`: what serves one cluster, in the place of our own
     /// `osm-controller`; `{kubeconfig}` stands for the path of the cluster's kubeconfig.
     #[arg(long, value_name = "COMMAND")]
     per_cluster_cmd: Option<String>,

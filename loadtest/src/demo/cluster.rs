@@ -1,8 +1,6 @@
 //! One cluster of the demo, in memory or real, with the same questions to both.
 
-use std::path::Path;
-
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::ValueEnum;
 use fake_cluster::{Cluster, Options, TlsFront, User, cluster_info};
 use k8s_openapi::jiff::Timestamp;
@@ -97,30 +95,6 @@ impl DemoCluster {
             Server::Fake(_) => None,
             Server::Real(plane) => Some(plane),
         }
-    }
-
-    /// Has a real cluster's authority replaced, see [`ControlPlane::rotate_authority`].
-    pub(crate) async fn rotate_authority(&mut self) -> anyhow::Result<()> {
-        match &mut self.server {
-            Server::Fake(_) => bail!("{} is in memory", self.name),
-            Server::Real(plane) => Ok(plane.rotate_authority().await?),
-        }
-    }
-
-    /// Moves a real cluster to another address, with all its data; the folder is for those.
-    pub(crate) async fn moved(self, params: Params, folder: &Path) -> anyhow::Result<Self> {
-        let Server::Real(before) = self.server else {
-            bail!("{} is in memory", self.name);
-        };
-        before.keep(folder).await?;
-        let kept = Some(folder.to_owned());
-        // The one before holds its port until this one has another.
-        let plane = ControlPlane::start(Params { kept, ..params }).await?;
-        drop(before);
-        Ok(Self {
-            name: self.name,
-            server: Server::Real(Box::new(plane)),
-        })
     }
 
     /// Ends the cluster without blocking the thread.

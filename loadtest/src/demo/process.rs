@@ -8,20 +8,17 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 
 /// As in the control plane, a shell stands between: it ends the manager when the pipe is closed,
-/// which the system does if we are killed. The manager gets the time to end in good order, unless
-/// the word comes that it is to be killed.
+/// which the system does if we are killed. The manager gets the time to end in good order.
 const SUPERVISOR: &str = r#"
 exec 3<&0 </dev/null
 "$@" 3<&- &
 manager=$!
 {
-  read -r word <&3
+  read -r _ <&3
   exec 3<&-
-  [ "$word" != KILL ] || { kill -KILL "$manager"; exit; }
   kill -TERM "$manager"
   for _ in $(seq 200); do kill -0 "$manager" || exit; sleep 0.1; done
   kill -KILL "$manager"
@@ -157,15 +154,6 @@ impl Manager {
             Ok(status) => anyhow::anyhow!("the manager ended by itself ({status})"),
             Err(error) => anyhow::Error::new(error).context("waiting for the manager"),
         }
-    }
-
-    /// Kills it without a warning, and returns when it is gone.
-    pub async fn kill(&mut self) -> anyhow::Result<()> {
-        let pipe = self.pipe.as_mut().context("it was told to end")?;
-        pipe.write_all(b"KILL\n")
-            .await
-            .context("killing the manager")?;
-        self.stop().await.map(drop)
     }
 
     /// Ends it in good order, and returns when it is gone.

@@ -176,31 +176,15 @@ impl Fleet {
         self.put(registration(tenant, kubeconfig)).await
     }
 
-    /// Says in a tenant's WorkerCluster how it wants to be served.
-    pub fn give_settings(&self, worker: &Worker, mut spec: Value) -> anyhow::Result<()> {
-        if let Some(spec) = spec.as_object_mut() {
-            let secret = json!({ "name": worker.tenant });
-            spec.insert("kubeconfigSecretRef".to_owned(), secret);
-        }
-        self.management.put(json!({
-            "apiVersion": GROUP_VERSION, "kind": "WorkerCluster",
-            "metadata": { "name": worker.tenant, "namespace": worker.tenant },
-            "spec": spec,
-        }))
-    }
-
     /// Puts a profile with this spec into a tenant's namespace.
     pub fn give_profile(
         &self,
         worker: &Worker,
         (name, spec): (&str, &Value),
-        annotations: &Value,
     ) -> anyhow::Result<()> {
         self.management.put(json!({
             "apiVersion": GROUP_VERSION, "kind": "OperatingSystemProfile",
-            "metadata": {
-                "name": name, "namespace": worker.tenant, "annotations": annotations,
-            },
+            "metadata": { "name": name, "namespace": worker.tenant },
             "spec": spec,
         }))
     }

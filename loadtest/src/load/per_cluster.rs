@@ -23,7 +23,7 @@ const KUBECONFIG: &str = "{kubeconfig}";
 const OURS: &str = "-kubeconfig {kubeconfig} -namespace kube-system \
     -health-probe-address 127.0.0.1:0 -metrics-address 127.0.0.1:0";
 /// What such a program finds in its cluster: its rights, and nothing of a fleet's.
-pub(super) const RIGHTS: &str = include_str!("../../../tests/drop_in/rights.yaml");
+const RIGHTS: &str = include_str!("../../../tests/drop_in/rights.yaml");
 const PID_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Nothing is written any more when nothing was for this long.

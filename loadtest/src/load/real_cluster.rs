@@ -65,11 +65,6 @@ impl RealCluster {
         })
     }
 
-    /// A client that may do everything.
-    pub fn client(&self) -> Client {
-        self.client.clone()
-    }
-
     /// The manager's way in.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig

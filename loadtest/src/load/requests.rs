@@ -10,14 +10,6 @@ use super::fleet::Fleet;
 
 const MANAGER: &str = ":operating-system-manager";
 
-/// The replica that sent a request: it tells its name behind that of the program. Nothing for what
-/// did not come from the manager.
-pub fn replica(entry: &AuditEntry) -> Option<&str> {
-    let (_, name) = entry.user_agent.split_once('(')?;
-    let name = name.strip_suffix(')')?;
-    entry.user.ends_with(MANAGER).then_some(name)
-}
-
 /// How many requests of which kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {

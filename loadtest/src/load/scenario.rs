@@ -1,14 +1,10 @@
 //! The scenarios: what is done to the fleet in which order, and which figures come of it.
 
-mod burst;
 mod busy;
-mod defaults;
 mod fleet_wide;
-mod generation;
 mod hostile;
 mod kkp;
 mod making;
-mod replicas;
 mod side_by_side;
 mod siege;
 
@@ -33,14 +29,6 @@ pub enum Scenario {
     Steady,
     /// The revision of every machine deployment is raised at once.
     Storm,
-    /// Default profiles are installed everywhere at once.
-    Defaults,
-    /// Default profiles of an older release are replaced.
-    Upgrade,
-    /// A release with another generation of the renderer starts.
-    Generation,
-    /// Three replicas serve the fleet, and one is killed.
-    Replicas,
     /// One tenant's machine deployments change a hundred times as often as the others'.
     Noisy,
     /// A tenth of the tenants have profiles that burn their limits, over and over.
@@ -53,8 +41,6 @@ pub enum Scenario {
     Slow,
     /// Each tenth worker cluster answers 429.
     Busy,
-    /// A burst for one tenant alone, and for one cluster in drop-in mode; both clusters are real.
-    Burst,
     /// One process for each worker cluster, and then one for all.
     SideBySide,
     /// A KKP seed, whose user clusters nobody registers.
@@ -62,28 +48,11 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// What it does, in one line.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Idle => "a served fleet is left alone: memory, CPU and requests per tenant",
-            Self::ColdStart => "the manager starts in a registered fleet that was never served",
-            Self::Restart => "the manager starts in a fleet where everything is current",
-            Self::Steady => "tenants join a served fleet, and machine deployments appear",
-            Self::Storm => "the revision of every machine deployment is raised at once",
-            Self::Noisy => "one tenant offers a hundred times the load of the others",
-            Self::Defaults => "default profiles are installed everywhere at once",
-            Self::Upgrade => "default profiles of an older release are replaced",
-            Self::Generation => "everything was rendered by another generation of the renderer",
-            Self::Replicas => "three replicas serve the fleet, and one is killed",
-            Self::Hostile => "a tenth of the tenants have profiles that burn their limits",
-            Self::Siege => "three replicas serve ordinary tenants beside tenants that attack",
-            Self::Dead => "each tenth worker cluster is dead",
-            Self::Slow => "each tenth worker cluster answers after five seconds",
-            Self::Busy => "each tenth worker cluster answers 429",
-            Self::Burst => "a burst for one tenant alone, and the same in drop-in mode",
-            Self::SideBySide => "one process for each worker cluster, and then one for all",
-            Self::Kkp => "a KKP seed: handed over one by one and all at once, and back",
-        }
+    /// What it does, in one line: what stands above it here.
+    pub fn about(self) -> String {
+        let value = self.to_possible_value();
+        let help = value.as_ref().and_then(|value| value.get_help());
+        help.map(ToString::to_string).unwrap_or_default()
     }
 
     /// Whether it asks nothing of the management cluster that only one in memory can tell.
@@ -99,7 +68,6 @@ impl Scenario {
                 | Self::Dead
                 | Self::Slow
                 | Self::Busy
-                | Self::Burst
         )
     }
 
@@ -117,15 +85,7 @@ impl Scenario {
             self.name()
         );
         let mut outcome = Outcome::new(&self.name(), &params);
-        let in_memory = match self {
-            Self::Burst => 0,
-            _ => params.tenants,
-        };
-        let stage = Stage::new(Params {
-            tenants: in_memory,
-            ..params
-        });
-        let mut stage = Box::pin(stage).await?;
+        let mut stage = Box::pin(Stage::new(params)).await?;
         let played = self.play(&mut stage, &mut outcome).await;
         let stopped = stage.stop().await;
         played.and(stopped).map(|()| outcome)
@@ -143,16 +103,11 @@ impl Scenario {
             Self::Steady => Box::pin(busy::steady(stage, outcome)),
             Self::Storm => Box::pin(busy::storm(stage, outcome)),
             Self::Noisy => Box::pin(busy::noisy(stage, outcome)),
-            Self::Defaults => Box::pin(defaults::defaults(stage, outcome)),
-            Self::Upgrade => Box::pin(defaults::upgrade(stage, outcome)),
-            Self::Generation => Box::pin(generation::generation(stage, outcome)),
-            Self::Replicas => Box::pin(replicas::replicas(stage, outcome)),
             Self::Hostile => Box::pin(hostile::hostile(stage, outcome)),
             Self::Siege => Box::pin(siege::siege(stage, outcome)),
             Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
             Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
-            Self::Burst => Box::pin(burst::burst(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
             Self::Kkp => Box::pin(kkp::kkp(stage, outcome)),
         }

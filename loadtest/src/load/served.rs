@@ -49,21 +49,6 @@ pub async fn until_served(worker: &Worker, name: &str, revision: u64) -> Serving
     }
 }
 
-/// Waits until what is made last for a machine deployment, its bootstrap document, has an
-/// annotation with a value.
-pub async fn until_made(worker: &Worker, name: &str, (annotation, value): (&str, &str)) {
-    let secret = format!("{name}-{KUBE_SYSTEM}-bootstrap-config");
-    let bootstrap = object("secrets", CLOUD_INIT_SETTINGS, &secret);
-    loop {
-        let history = worker.server.cluster.history(bootstrap);
-        let last = history.last().map_or(&[][..], std::slice::from_ref);
-        if first(last, annotation, value).is_some() {
-            return;
-        }
-        sleep(LOOK_INTERVAL).await;
-    }
-}
-
 /// When an annotation had a value for the first time.
 fn first(history: &[HistoryEntry], annotation: &str, value: &str) -> Option<Instant> {
     let has_it = |object: &Value| {

@@ -83,8 +83,6 @@ pub struct Stage {
 }
 
 struct Running {
-    /// The replica's name, where it was given one.
-    instance: String,
     manager: Manager,
     admin: String,
     pid: u32,
@@ -107,22 +105,6 @@ impl Stage {
             running: Vec::new(),
             params,
         })
-    }
-
-    /// Starts over: as many clusters as before, each with this many machine deployments, and
-    /// nothing that any manager has done.
-    pub async fn renew(&mut self, machine_deployments: usize) -> anyhow::Result<()> {
-        anyhow::ensure!(self.running.is_empty(), "a manager runs");
-        self.fleet.workers.clear();
-        self.fleet = a_fleet(&self.params, &self.definitions, machine_deployments).await?;
-        Ok(())
-    }
-
-    /// Writes a file that the manager is to read, and returns its path.
-    pub fn file(&self, name: &str, text: &str) -> anyhow::Result<String> {
-        let path = self.folder.path().join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {name}"))?;
-        Ok(path.to_string_lossy().into_owned())
     }
 
     /// Starts the manager, and returns once its admin port listens.
@@ -157,7 +139,6 @@ impl Stage {
         let admin = admin.context("the manager does not listen")??;
         let pid = manager.pid().context("the manager has no process id")?;
         self.running.push(Running {
-            instance: instance.to_owned(),
             manager,
             admin,
             pid,
@@ -177,14 +158,6 @@ impl Stage {
             }
         }
         Ok(())
-    }
-
-    /// Kills a replica without a warning, and returns when it was gone.
-    pub async fn kill(&mut self, instance: &str) -> anyhow::Result<Instant> {
-        let found = self.running.iter().position(|it| it.instance == instance);
-        let mut killed = self.running.remove(found.context("no such replica runs")?);
-        killed.manager.kill().await?;
-        Ok(Instant::now())
     }
 
     /// Returns the process ids of the replicas.

@@ -47,11 +47,6 @@ impl Provider {
         })
     }
 
-    /// Asks the cluster by another client from now on.
-    pub fn ask(&mut self, worker: Client) {
-        self.controller = MachineController::start(worker);
-    }
-
     /// Powers on a machine of a machine deployment (its namespace and name).
     ///
     /// # Errors

@@ -155,35 +155,3 @@ pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
     trial.has_max_pods(43).await?;
     Seen::of(trial).await
 }
-
-/// The API server moves to another address while a machine boots: that machine cannot connect, and
-/// the one that replaces it joins.
-pub(super) async fn moved(params: &Params) -> anyhow::Result<Seen> {
-    replaced_after(params, Site::with_moved_api_server, "Failed to connect to").await
-}
-
-/// The API server gets a certificate of another authority while a machine boots: that machine
-/// refuses to talk to it, and the one that replaces it joins.
-pub(super) async fn authority(params: &Params) -> anyhow::Result<Seen> {
-    let said = "SSL certificate problem";
-    replaced_after(params, Site::with_another_authority, said).await
-}
-
-/// What a machine was created with does not hold any more, its console says so, and another machine
-/// is powered on in its place.
-async fn replaced_after(
-    params: &Params,
-    change: impl AsyncFnOnce(Site) -> anyhow::Result<Site>,
-    console_says: &str,
-) -> anyhow::Result<Seen> {
-    let mut site = Site::open(params).await?;
-    site.register(&json!({}), &json!({})).await?;
-    let machine = site.power_on(Image::Trixie.into()).await?;
-    let site = Box::pin(change(site)).await?;
-    let mut trial = Trial::with(site, params, machine).await?;
-    trial.console_shows(0, console_says).await?;
-    trial.is_explained_by("Next: the machine has not asked for a certificate")?;
-    let mut trial = trial.deleted(params, Image::Trixie.into()).await?;
-    trial.joins().await?;
-    Seen::of(trial).await
-}

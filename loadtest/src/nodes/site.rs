@@ -80,10 +80,6 @@ impl Site {
         deployment: &Value,
     ) -> anyhow::Result<()> {
         self.tenant.change(cluster, deployment)?;
-        self.register_again().await
-    }
-
-    async fn register_again(&self) -> anyhow::Result<()> {
         Box::pin(tenants::register(
             &self.tenant,
             &self.management,
@@ -95,27 +91,6 @@ impl Site {
             .await
             .with_context(|| format!("the log of osm ends with:\n{}", self.manager.log_tail()))?;
         Ok(())
-    }
-
-    /// Has the worker cluster's authority replaced, and registers the new kubeconfig.
-    pub(super) async fn with_another_authority(mut self) -> anyhow::Result<Self> {
-        self.worker.rotate_authority().await?;
-        self.reached_again().await
-    }
-
-    /// Moves the worker cluster's API server to another address, and registers that.
-    pub(super) async fn with_moved_api_server(self) -> anyhow::Result<Self> {
-        let kept = self.folder.path().join("moved");
-        std::fs::create_dir(&kept).context("creating a folder")?;
-        let params = with_nodes(self.tenant.name());
-        let worker = Box::pin(self.worker.moved(params, &kept)).await?;
-        Self { worker, ..self }.reached_again().await
-    }
-
-    async fn reached_again(mut self) -> anyhow::Result<Self> {
-        self.provider.ask(self.worker.client().await?);
-        self.register_again().await?;
-        Ok(self)
     }
 
     /// Creates the machine deployment again, or changes it, by a merge patch.

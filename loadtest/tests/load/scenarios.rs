@@ -39,52 +39,6 @@ fn check(outcome: &Outcome, expected: &[(&str, f64)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_replicas_tenants_have_one_writer_and_nobody_elses_move() {
-    let outcome = play(Scenario::Replicas, Kind::Fake).await;
-    check(
-        &outcome,
-        &[
-            ("tenants with two writers at a time", 0.0),
-            ("tenants of those that live that moved", 0.0),
-        ],
-    );
-    let taken = outcome.latencies["killed to taken over"];
-    assert!(taken.count > 0, "it served somebody");
-    // Nobody may write for a tenant while the Lease of one that was killed holds.
-    assert!(taken.p50 > 10_000.0, "{taken:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_generation_replaces_no_machine_and_recreates_nothing_unnecessarily() {
-    let outcome = play(Scenario::Generation, Kind::Fake).await;
-    check(
-        &outcome,
-        &[
-            // The annotations of a config and of two Secrets.
-            ("same bytes: writes per machine deployment", 3.0),
-            ("same bytes: documents recreated", 0.0),
-            ("same bytes: writes to machine deployments", 0.0),
-            ("other bytes: writes to machine deployments", 0.0),
-        ],
-    );
-    let remade = outcome.figure("other bytes: documents recreated");
-    assert!(remade.is_some_and(|it| it.value >= 12.0), "{remade:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_older_releases_default_profiles_are_replaced_with_one_write_each() {
-    let outcome = play(Scenario::Upgrade, Kind::Fake).await;
-    let profiles = 9.0;
-    check(&outcome, &[("profiles written per tenant", profiles)]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn default_profiles_are_installed_with_one_write_each() {
-    let outcome = play(Scenario::Defaults, Kind::Fake).await;
-    check(&outcome, &[("profiles installed per tenant", 9.0)]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn hostile_profiles_come_to_their_limits_beside_tenants_that_are_served() {
     // Its end says that every machine deployment of the others was served.
     let outcome = play(Scenario::Hostile, Kind::Fake).await;

@@ -1,52 +1,15 @@
 //! What tenants and operators read when there is no connection.
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
-
-use tracing_subscriber::fmt::MakeWriter;
-
 use super::*;
 use jiff::Timestamp;
 use osm::client::{clock::Clock, health::Health};
+use osm::telemetry::logs::LogBuffer;
 use osm::tenant::id::RegistrationId;
 
 use crate::links::identity::{a_leaf_as_authority, an_authority, on_p521, signed};
 
 /// What tenants read of everything that comes before a certificate.
 const ONLY_LOGGED: &str = "no TLS connection to the API server; the manager's log has the cause";
-
-/// A log in memory.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self.clone()
-    }
-}
 
 /// Returns what a caller reads whose kubeconfig has another server.
 async fn error_at(server: &str, audience: Audience) -> String {
@@ -101,7 +64,7 @@ async fn not_tls(answer: &'static [u8]) -> (String, JoinSet<()>) {
 
 #[tokio::test]
 async fn tenants_do_not_learn_which_ports_are_open() {
-    let log = Log::default();
+    let log = LogBuffer::default();
     let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
     let _logging = tracing::subscriber::set_default(subscriber);
     let (silent, _silent) = not_tls(b"").await;

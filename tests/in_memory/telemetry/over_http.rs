@@ -4,7 +4,7 @@ use loadtest::collector::{Collector, Span};
 use osm::telemetry::{self, OtlpProtocol, Parents, TelemetrySettings, traces};
 use tracing::{info, info_span};
 
-use super::{DEADLINE, exporting_to, installed, named, spans};
+use super::{DEADLINE, exporting_to, installed, spans};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
@@ -94,19 +94,4 @@ async fn callers_decide_what_is_recorded_unless_they_are_ignored() {
         came.sort();
         assert_eq!(came, expected);
     }
-}
-
-#[tokio::test]
-async fn the_collector_of_these_tests_takes_protobuf_alone() {
-    let collector = Collector::start().await.unwrap();
-    let settings = over_http(&collector);
-    let (telemetry, _logs, _guard) = installed(&settings);
-    info_span!(target: "osm::test", "reconcile").in_scope(|| {});
-    telemetry.shutdown().await;
-    let spans = collector.wait_for(|spans| spans.len() == 1, DEADLINE);
-    assert_eq!(named(&spans.await.unwrap(), "reconcile").kind, "internal");
-    assert_eq!(
-        collector.headers()["content-type"],
-        "application/x-protobuf"
-    );
 }

@@ -97,6 +97,10 @@ fn every_object_of_kustomize_has_the_labels_of_this_release() {
             let is_webhook = name.ends_with("-webhook") || object["webhooks"].is_array();
             let component = if is_webhook { "webhook" } else { "manager" };
             assert_eq!(label("component"), component, "{object:#}");
+            if object["kind"] == "Namespace" {
+                let standard = &labels["pod-security.kubernetes.io/enforce"];
+                assert_eq!(standard, "restricted", "{object:#}");
+            }
             if object["kind"] == "Deployment" {
                 let pod = &object["spec"]["template"]["metadata"]["labels"];
                 assert_eq!(pod, labels, "{object:#}");

@@ -155,12 +155,7 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     for name in NAMESPACES {
         let webhook = format!("{name}-webhook");
         let process = webhooks::start_webhooks_of(&management, (name, &webhook)).await;
-        for kind in ["mutating", "validating"] {
-            let configuration = format!("{kind}webhookconfiguration/{name}");
-            let is_trusted = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}";
-            let wait = ["wait", &configuration, is_trusted, "--timeout=60s"];
-            kubectl(&management, &wait).await;
-        }
+        webhooks::until_trusted(&management, name).await;
         drop(process);
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use fake_cluster::{Fault, Matcher};
 use tokio::time::{Instant, interval};
 
-use super::making::{compare_unfelt, durations, engaged_since, make, serve_all};
+use super::making::{compare, durations, engaged_since, make, serve_all};
 use crate::load::{
     fleet::{Revisions, Worker},
     latency::Latencies,
@@ -101,7 +101,7 @@ pub async fn noisy(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         ended = noise => return ended.context("the noise ended first"),
         beside = make(stage, &quiet) => beside?,
     };
-    compare_unfelt(outcome, alone, beside, "beside a noisy tenant");
+    compare(outcome, alone, beside, "beside a noisy tenant");
     Ok(())
 }
 
@@ -145,7 +145,7 @@ pub async fn failing(
         fail(worker, failure).await;
     }
     let made = make(stage, &healthy).await?;
-    compare_unfelt(outcome, alone, made, "beside those that fail");
+    compare(outcome, alone, made, "beside those that fail");
     Ok(())
 }
 

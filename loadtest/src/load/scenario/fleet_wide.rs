@@ -3,8 +3,9 @@
 use anyhow::Context as _;
 use tokio::time::Instant;
 
-use super::making::{engaged_since, serve_all, until_watched};
+use super::making::{engaged_since, serve_all};
 use crate::load::{
+    fleet::Fleet,
     latency::Latencies,
     measure::Sample,
     outcome::{Figure, Outcome, count, float},
@@ -118,7 +119,8 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let begun = stage.start().await?;
     let empty = stage.sample().await?;
     let tenants = stage.params.tenants;
-    until_watched(stage).await?;
+    let what = "all worker clusters are watched again";
+    stage.until(what, Fleet::is_watched).await?;
     let took = begun.elapsed();
     let watched = stage.sample().await?;
     stage.rest(stage.params.window).await?;

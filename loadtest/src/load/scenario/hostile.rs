@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use tokio::time::interval;
 
-use super::making::{compare_unfelt, make, serve_all};
+use super::making::{compare, make, serve_all};
 use crate::load::{
     fleet::{Fleet, Revisions},
     outcome::{Figure, Outcome, count, float},
@@ -65,7 +65,7 @@ pub async fn hostile(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
         limits > 0,
         "no render came to its limits: this measures nothing"
     );
-    compare_unfelt(outcome, alone, beside, "beside hostile tenants");
+    compare(outcome, alone, beside, "beside hostile tenants");
     let processor = float(after.cpu_milliseconds - before.cpu_milliseconds);
     let grown = float(after.resident_kib.saturating_sub(before.resident_kib)) / 1024.0;
     outcome.figures.extend([
@@ -88,7 +88,7 @@ async fn turn_hostile(fleet: &Fleet) -> anyhow::Result<Vec<(Revisions, String)>>
         for name in &worker.machine_deployments {
             let spec = a_profile(burning.next().copied().unwrap_or_default());
             let profile = format!("{PROFILE}-{name}");
-            fleet.give_profile(worker, (&profile, &spec), &json!({}))?;
+            fleet.give_profile(worker, (&profile, &spec))?;
             let revisions = worker.revisions();
             revisions.name_profile(name, &profile).await?;
             changing.push((revisions, name.clone()));

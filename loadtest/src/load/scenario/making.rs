@@ -25,16 +25,6 @@ const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
 /// What others are done with by then, or never.
 const BESIDE_TIMEOUT: Duration = Duration::from_mins(20);
 
-const LONGER: &str = "times as long";
-
-/// A machine deployment that was made, and how it was served.
-pub(super) struct Made {
-    /// The tenant's place in the fleet.
-    pub tenant: usize,
-    /// When it was made, and when served.
-    pub serving: Serving,
-}
-
 /// Registers all tenants, starts the manager, and waits until all is served and written.
 pub(super) async fn serve_all(stage: &mut Stage) -> anyhow::Result<()> {
     stage.register_all().await?;
@@ -47,7 +37,7 @@ pub(super) async fn serve_all(stage: &mut Stage) -> anyhow::Result<()> {
 pub(super) async fn make(stage: &mut Stage, tenants: &[usize]) -> anyhow::Result<Latencies> {
     let (begun, window) = (Instant::now(), stage.params.window);
     let made = make_while(stage, tenants, |_| begun.elapsed() < window).await?;
-    latencies(&made)
+    durations(&made)
 }
 
 /// Machine deployments appear among these tenants, in turn, for as long as a condition holds; it is
@@ -56,7 +46,7 @@ pub(super) async fn make_while(
     stage: &mut Stage,
     tenants: &[usize],
     mut goes_on: impl FnMut(&Fleet) -> bool,
-) -> anyhow::Result<Vec<Made>> {
+) -> anyhow::Result<Vec<Serving>> {
     let screen = stage.params.screen;
     let all = async {
         let fair = TENANT_INTERVAL / u32::try_from(tenants.len().max(1))?;
@@ -82,7 +72,7 @@ pub(super) async fn make_while(
     screen.step("machine deployments appear", all).await
 }
 
-async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Result<Vec<Made>> {
+async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Result<Vec<Serving>> {
     let mut all = Vec::new();
     for (tenant, name) in made {
         let worker = fleet.workers.get(tenant);
@@ -91,14 +81,9 @@ async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Resu
         let served = tokio::time::timeout(SERVED_TIMEOUT, served).await;
         let serving = served.with_context(|| format!("{name} of {}", worker.tenant));
         let serving = serving.context("waiting until it is served")?;
-        all.push(Made { tenant, serving });
+        all.push(serving);
     }
     Ok(all)
-}
-
-/// How long those took that were made.
-pub(super) fn latencies<'a>(made: impl IntoIterator<Item = &'a Made>) -> anyhow::Result<Latencies> {
-    durations(made.into_iter().map(|one| &one.serving))
 }
 
 /// From a moment of its own until each worker cluster was engaged.
@@ -122,7 +107,7 @@ pub(super) fn durations<'a>(
     Latencies::of(durations.map(|one| one.served.duration_since(one.asked)))
 }
 
-/// How much longer the same takes beside something.
+/// How much longer the same takes beside what others do: it must not be felt.
 pub(super) fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies, what: &str) {
     outcome.figures.extend([
         Figure::new("p99 alone", alone.p99, "ms"),
@@ -130,34 +115,9 @@ pub(super) fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies
     ]);
     // Nothing against something is no ratio.
     if alone.p99 > 0.0 && beside.count > 0 {
-        let longer = Figure::new(LONGER, beside.p99 / alone.p99, "x");
-        outcome.figures.push(longer);
+        let longer = Figure::new("times as long", beside.p99 / alone.p99, "x");
+        outcome.figures.push(longer.wanted(1.25, 1.1));
     }
     outcome.add_latencies("0 alone", alone);
     outcome.add_latencies(&format!("1 {what}"), beside);
-}
-
-/// As [`compare`], where what happens beside is other tenants' own affair: it must not be felt.
-pub(super) fn compare_unfelt(
-    outcome: &mut Outcome,
-    alone: Latencies,
-    beside: Latencies,
-    what: &str,
-) {
-    compare(outcome, alone, beside, what);
-    if let Some(longer) = outcome.figures.iter_mut().find(|it| it.name == LONGER) {
-        *longer = longer.clone().wanted(1.25, 1.1);
-    }
-}
-
-/// Waits until every worker cluster is watched, as it is once a tenant is served again.
-pub(super) async fn until_watched(stage: &mut Stage) -> anyhow::Result<()> {
-    let what = "all worker clusters are watched again";
-    stage.until(what, Fleet::is_watched).await
-}
-
-/// Two halves of the fleet: in one machine deployments appear, in the other nothing happens, so
-/// that what it costs beside is told apart.
-pub(super) fn halves(tenants: usize) -> (Vec<usize>, Vec<usize>) {
-    (0..tenants).partition(|index| index.is_multiple_of(2))
 }

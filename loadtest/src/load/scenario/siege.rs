@@ -1,28 +1,21 @@
 //! Three replicas serve ordinary tenants beside tenants that attack, each in its own way, in waves
 //! of the length of the window. No replica may die or take much memory, the ordinary tenants
 //! must be served, the attacker's conditions must name the cause, and an attacker that behaves
-//! again must be served. Then somebody attacks the webhooks.
+//! again must be served.
 
 mod answers;
 mod attacks;
 mod process_tree;
-mod webhook;
 
-use std::{cell::Cell, convert::Infallible, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, convert::Infallible, time::Duration};
 
 use anyhow::Context as _;
-use futures::future::{join_all, try_join, try_join_all};
+use futures::future::{join_all, try_join};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::{
-    attacks::{ATTACKS, Attack},
-    webhook::Webhooks,
-};
-use super::{
-    making::{latencies, make, make_while},
-    replicas::start_all,
-};
+use self::attacks::{ATTACKS, Attack};
+use super::making::{durations, make, make_while};
 use crate::load::{
     fleet::{Fleet, Worker},
     latency::Latencies,
@@ -31,6 +24,9 @@ use crate::load::{
     stage::Stage,
 };
 
+const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
+/// The annotation with the digest of the replica set that a replica follows.
+const VIEW: &str = "/metadata/annotations/operatingsystemmanager.k8c.io~1members";
 /// What the attackers' namespaces begin with: those of KKP's user clusters do, too.
 const ATTACKER: &str = "cluster-attacker-";
 /// What the manager may do in a seed of KKP.
@@ -106,20 +102,47 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         outcome.figures.push(times.wanted(LONGER_MAX, LONGER_MAX));
         outcome.add_latencies(&name, beside);
     }
-    let wanted = webhook::ATTACKS.iter().filter(|it| is_wanted(it.name));
-    let webhooks = try_join_all(wanted.map(|it| webhooks_besieged(stage, it))).await?;
-    let attacks = attackers.len() + webhooks.len();
-    for (attack, worst, took) in webhooks {
-        outcome.figures.extend(worst.figures(attack));
-        outcome.add_latencies(attack, took);
-    }
-    anyhow::ensure!(attacks > 0, "there is no such attack");
+    anyhow::ensure!(!attackers.is_empty(), "there is no such attack");
     outcome.figures.extend([
-        Figure::new("attacks", count(attacks), ""),
+        Figure::new("attacks", count(attackers.len()), ""),
         Figure::new("until all attackers are served again", recovered, "s"),
     ]);
     outcome.add_latencies("0 alone", alone);
     Ok(())
+}
+
+/// Starts all replicas. Each has its Lease before the next one starts: one that sees neither a
+/// Lease nor the mark of the last replica that left waits for as long as a Lease lasts.
+async fn start_all(stage: &mut Stage, more: &[&str]) -> anyhow::Result<()> {
+    for (earlier, instance) in REPLICAS.into_iter().enumerate() {
+        let arguments = [&["--instance", instance], more].concat();
+        stage.start_with(instance, &arguments).await?;
+        let has_joined = |fleet: &Fleet| views(fleet).len() > earlier;
+        stage.until("it has joined", has_joined).await?;
+    }
+    stage.until("all replicas know each other", agree).await?;
+    Ok(())
+}
+
+/// Whether every replica has published the same members, and as many as there are.
+fn agree(fleet: &Fleet) -> bool {
+    let views = views(fleet);
+    let distinct: BTreeSet<_> = views.iter().collect();
+    views.len() == REPLICAS.len() && distinct.len() == 1
+}
+
+/// What each replica that has a Lease has published.
+fn views(fleet: &Fleet) -> Vec<Option<String>> {
+    let leases = fleet
+        .management
+        .cluster
+        .objects("leases.coordination.k8s.io");
+    let text = |lease: &Value, field| lease.pointer(field)?.as_str().map(str::to_owned);
+    let is_held = |lease: &&Value| {
+        text(lease, "/spec/holderIdentity").is_some_and(|holder| !holder.is_empty())
+    };
+    let held = leases.iter().filter(is_held);
+    held.map(|lease| text(lease, VIEW)).collect()
 }
 
 /// Begins attacks, and registers a tenant for each.
@@ -192,25 +215,7 @@ async fn besieged(
         _ = noise => anyhow::bail!("the attack ended by itself"),
         made = making => made?,
     };
-    Ok((latencies(&made)?, worst.get()))
-}
-
-/// Asks the webhooks of a process of its own for reviews during an attack on them. Returns the
-/// attack's name, the worst that was seen, and how long reviews took.
-async fn webhooks_besieged(
-    stage: &Stage,
-    attack: &webhook::Attack,
-) -> anyhow::Result<(&'static str, Worst, Latencies)> {
-    let folder = tempfile::tempdir()?;
-    let webhooks = Webhooks::start(&stage.params, folder.path()).await?;
-    let worst = Cell::<Worst>::default();
-    let (processes, admins) = ([webhooks.id], [webhooks.admin.clone()]);
-    let took = tokio::select! {
-        ended = watch(&processes, &admins, &worst) => return Err(ended),
-        took = webhooks.besieged(attack, stage.params.window) => took?,
-    };
-    webhooks.stop().await?;
-    Ok((attack.name, worst.get(), took))
+    Ok((durations(&made)?, worst.get()))
 }
 
 /// Records the worst that is seen of processes, until one ends or does not answer `/livez`.

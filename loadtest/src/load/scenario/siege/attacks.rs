@@ -220,14 +220,14 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
         ..Attack::by((3, "overlays"), "", |stage, attacker| {
             let base = a_profile(&"a".repeat(BASE_BYTES));
-            give_profile(stage, attacker, ("base", &base))?;
+            stage.fleet.give_profile(attacker, ("base", &base))?;
             for index in 0..OVERLAYS {
                 let name = format!("overlay-{index}");
                 let overlay = json!({
                     "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
                     "templateLanguage": "Jinja", "extends": "base",
                 });
-                give_profile(stage, attacker, (&name, &overlay))?;
+                stage.fleet.give_profile(attacker, (&name, &overlay))?;
                 name_profile(attacker, &name, &name)?;
             }
             Ok(())
@@ -416,11 +416,6 @@ fn hostile_kubeconfigs() -> [Value; 3] {
     })
 }
 
-/// Gives the attacker a profile by its name and spec, without annotations.
-fn give_profile(stage: &Stage, attacker: &Worker, profile: (&str, &Value)) -> anyhow::Result<()> {
-    stage.fleet.give_profile(attacker, profile, &json!({}))
-}
-
 fn give_profiles(
     stage: &Stage,
     attacker: &Worker,
@@ -429,7 +424,7 @@ fn give_profiles(
     for (index, hostile) in TEMPLATES.iter().enumerate() {
         let spec = a_profile(&template(hostile));
         let name = format!("hostile-{index}");
-        give_profile(stage, attacker, (&name, &spec))?;
+        stage.fleet.give_profile(attacker, (&name, &spec))?;
     }
     Ok(())
 }
