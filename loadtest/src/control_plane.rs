@@ -278,14 +278,6 @@ impl ControlPlane {
             .map_err(Error::Apply)
     }
 
-    /// As [`Self::apply_yaml`], for the `.yaml`, `.yml` and `.json` files of a folder as one text.
-    pub async fn apply_folder(&self, path: &Path) -> Result<(), Error> {
-        let objects = apply::parse_folder(path).map_err(Error::Apply)?;
-        apply::apply(self.client().await?, objects)
-            .await
-            .map_err(Error::Apply)
-    }
-
     /// Ends the cluster as dropping it does, without blocking the caller's thread.
     pub async fn shutdown(self) -> Result<(), Error> {
         self.stop_all().await

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 mod custom;
 mod reads;
-mod rules;
 mod tokens;
 mod writes;
 
@@ -27,11 +26,6 @@ pub use reads::{
     a_list_comes_in_pages, a_selected_list_is_exact, a_watch_resumes_where_it_was,
     a_watch_sends_the_first_state_and_marks_its_end, an_answer_says_when_it_was_sent,
     only_metadata_is_sent_when_asked,
-};
-pub use rules::{
-    a_broken_rule_is_refused_in_its_own_words, a_definition_with_an_unreadable_rule_is_refused,
-    a_rule_about_the_state_before_holds_for_every_way_to_write, a_rule_waits_for_a_valid_object,
-    the_rules_of_this_project_hold,
 };
 pub use tokens::a_bootstrap_token_is_good_until_it_expires;
 pub use writes::{
@@ -61,7 +55,7 @@ pub async fn a_namespace(client: &Client, name: &str) -> String {
 }
 
 /// All behaviours, each in a namespace that starts with `prefix`. The definition of
-/// [`install_definition`] and those of the rules are installed on the way.
+/// [`install_definition`] is installed on the way.
 pub async fn suite(client: &Client, prefix: &str) {
     install_definition(client).await;
     macro_rules! run {
@@ -78,11 +72,6 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_status_and_its_object_do_not_touch_each_other
         a_missing_kind_is_distinguished_from_a_missing_object
         generation_counts_changes_of_the_spec_only
-        a_broken_rule_is_refused_in_its_own_words
-        a_definition_with_an_unreadable_rule_is_refused
-        a_rule_about_the_state_before_holds_for_every_way_to_write
-        a_rule_waits_for_a_valid_object
-        the_rules_of_this_project_hold
         an_answer_says_when_it_was_sent
         a_bootstrap_token_is_good_until_it_expires
         a_list_comes_in_pages

@@ -1,5 +1,4 @@
-//! Definitions of custom resources: what makes one valid, and the kinds that it lets the cluster
-//! serve. Conversion between versions is "None" only: the `apiVersion` changes and nothing else.
+//! Definitions of custom resources, and the kinds that they let the cluster serve. None is refused. Conversion between versions is "None" only: the `apiVersion` changes and nothing else.
 //! Webhooks and the scale subresource are left out.
 
 use std::sync::Arc;
@@ -9,8 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{CustomVersion, Kind, storage_name},
     meta::{items, set, text, texts},
-    rules,
-    status::Cause,
+    rules::Rules,
 };
 
 /// The kinds that a definition serves, one per served version.
@@ -32,6 +30,8 @@ fn served_kind(crd: &Value, version: &Value, storage_version: &str) -> Kind {
     let (group, resource) = (owned("/spec/group"), owned("/spec/names/plural"));
     let kind = owned("/spec/names/kind");
     let or = |value: String, other: String| if value.is_empty() { other } else { value };
+    let schema = version.pointer("/schema/openAPIV3Schema");
+    let schema = schema.cloned().unwrap_or_default();
     Kind {
         storage: storage_name(&group, &resource),
         version: text(version, "/name").to_owned(),
@@ -44,89 +44,15 @@ fn served_kind(crd: &Value, version: &Value, storage_version: &str) -> Kind {
         create_only: false,
         normalize: None,
         custom: Some(CustomVersion {
-            schema: version
-                .pointer("/schema/openAPIV3Schema")
-                .cloned()
-                .unwrap_or_default(),
+            rules: Rules::compile(&schema),
+            schema,
             columns: items(version, "/additionalPrinterColumns").to_vec(),
-            selectable: items(version, "/selectableFields")
-                .iter()
-                .map(|field| text(field, "/jsonPath").to_owned())
-                .collect(),
             storage_version: storage_version.to_owned(),
         }),
         group,
         resource,
         kind,
     }
-}
-
-/// What is wrong with a definition; only what breaks serving is looked at.
-pub(crate) fn check(crd: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let expected = format!(
-        "{}.{}",
-        text(crd, "/spec/names/plural"),
-        text(crd, "/spec/group")
-    );
-    if text(crd, "/metadata/name") != expected {
-        causes.push(Cause::invalid(
-            "metadata.name",
-            &json!(text(crd, "/metadata/name")),
-            "must be spec.names.plural+\".\"+spec.group",
-        ));
-    }
-    if !matches!(text(crd, "/spec/scope"), "Namespaced" | "Cluster") {
-        causes.push(Cause::not_supported(
-            "spec.scope",
-            &json!(text(crd, "/spec/scope")),
-            &["\"Cluster\"".to_owned(), "\"Namespaced\"".to_owned()],
-        ));
-    }
-    let versions = items(crd, "/spec/versions");
-    let stored = versions
-        .iter()
-        .filter(|v| v.get("storage") == Some(&json!(true)))
-        .count();
-    if stored != 1 {
-        causes.push(Cause::invalid(
-            "spec.versions",
-            &json!(versions.len()),
-            "must have exactly one version marked as storage version",
-        ));
-    }
-    for (index, version) in versions.iter().enumerate() {
-        let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-        let Some(schema) = version.pointer("/schema/openAPIV3Schema") else {
-            causes.push(Cause::required(&path, "schemas are required"));
-            continue;
-        };
-        // The real server keeps a schema that all versions share in another place.
-        let path = if versions.len() == 1 {
-            "spec.validation.openAPIV3Schema"
-        } else {
-            &path
-        };
-        causes.extend(rules::uncompilable(schema, path));
-    }
-    causes.extend(check_protected_group(crd));
-    causes
-}
-
-fn check_protected_group(crd: &Value) -> Option<Cause> {
-    let group = text(crd, "/spec/group");
-    let protected = group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io");
-    let approved = crd
-        .pointer("/metadata/annotations/api-approved.kubernetes.io")
-        .and_then(Value::as_str)
-        .is_some_and(|value| !value.is_empty());
-    (protected && !approved).then(|| {
-        Cause::required(
-            "metadata.annotations[api-approved.kubernetes.io]",
-            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see \
-             https://github.com/kubernetes/enhancements/pull/1111",
-        )
-    })
 }
 
 /// Fills in what the real server's controllers and defaults add to a definition.

@@ -8,13 +8,16 @@ use k8s_openapi::api;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::rules::Rules;
+
 /// What a custom kind adds to a kind: its schema and how it is shown.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     /// The `openAPIV3Schema`, or null.
     pub schema: Value,
+    /// What the schema says in CEL.
+    pub rules: Option<Rules>,
     pub columns: Vec<Value>,
-    pub selectable: Vec<String>,
     /// The version in which objects are kept.
     pub storage_version: String,
 }
@@ -77,29 +80,21 @@ impl Kind {
                 (self.group.as_str(), self.resource.as_str()),
                 (
                     "apps"
-                        | "batch"
-                        | "policy"
                         | "networking.k8s.io"
                         | "apiextensions.k8s.io"
                         | "admissionregistration.k8s.io",
                     _
-                ) | ("", "replicationcontrollers" | "pods")
+                ) | ("", "pods")
             )
     }
 
     /// Kinds whose deletion answers with the object instead of a Status.
     pub(crate) fn returns_deleted(&self) -> bool {
-        self.group == "storage.k8s.io"
-            || (self.group.is_empty()
-                && matches!(
-                    self.resource.as_str(),
-                    "pods"
-                        | "serviceaccounts"
-                        | "services"
-                        | "persistentvolumes"
-                        | "persistentvolumeclaims"
-                        | "resourcequotas"
-                ))
+        self.group.is_empty()
+            && matches!(
+                self.resource.as_str(),
+                "pods" | "serviceaccounts" | "services"
+            )
     }
 
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
@@ -177,29 +172,22 @@ pub(crate) fn builtin() -> &'static [Arc<Kind>] {
     })
 }
 
-fn core_rows() -> [Row; 14] {
+fn core_rows() -> [Row; 9] {
     use api::core::v1 as core;
     rows! {
         "v1" "configmaps" ["cm"], "n", "ConfigMap" core::ConfigMap;
         "v1" "endpoints" ["ep"], "n", "Endpoints" core::Endpoints;
         "v1" "events" ["ev"], "n", "Event" core::Event;
-        "v1" "limitranges" ["limits"], "n", "LimitRange" core::LimitRange;
         "v1" "namespaces" ["ns"], "s", "Namespace" core::Namespace;
         "v1" "nodes" ["no"], "s", "Node" core::Node;
-        "v1" "persistentvolumeclaims" ["pvc"], "ns", "PersistentVolumeClaim"
-            core::PersistentVolumeClaim;
-        "v1" "persistentvolumes" ["pv"], "s", "PersistentVolume" core::PersistentVolume;
         "v1" "pods" ["po"], "ns", "Pod" core::Pod;
-        "v1" "replicationcontrollers" ["rc"], "ns", "ReplicationController"
-            core::ReplicationController;
-        "v1" "resourcequotas" ["quota"], "ns", "ResourceQuota" core::ResourceQuota;
         "v1" "secrets" [], "n", "Secret" core::Secret;
         "v1" "serviceaccounts" ["sa"], "n", "ServiceAccount" core::ServiceAccount;
         "v1" "services" ["svc"], "ns", "Service" core::Service;
     }
 }
 
-fn group_rows() -> [Row; 29] {
+fn group_rows() -> [Row; 17] {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as ext;
     rows! {
         "admissionregistration.k8s.io/v1" "mutatingwebhookconfigurations" [], "",
@@ -209,37 +197,23 @@ fn group_rows() -> [Row; 29] {
             api::admissionregistration::v1::ValidatingWebhookConfiguration;
         "apiextensions.k8s.io/v1" "customresourcedefinitions" ["crd", "crds"], "s",
             "CustomResourceDefinition" ext::CustomResourceDefinition;
-        "apps/v1" "daemonsets" ["ds"], "ns", "DaemonSet" api::apps::v1::DaemonSet;
         "apps/v1" "deployments" ["deploy"], "ns", "Deployment" api::apps::v1::Deployment;
-        "apps/v1" "replicasets" ["rs"], "ns", "ReplicaSet" api::apps::v1::ReplicaSet;
-        "apps/v1" "statefulsets" ["sts"], "ns", "StatefulSet" api::apps::v1::StatefulSet;
         "authentication.k8s.io/v1" "selfsubjectreviews" [], "c", "SelfSubjectReview"
             api::authentication::v1::SelfSubjectReview;
         "authentication.k8s.io/v1" "tokenreviews" [], "c", "TokenReview"
             api::authentication::v1::TokenReview;
-        "authorization.k8s.io/v1" "localsubjectaccessreviews" [], "nc", "LocalSubjectAccessReview"
-            api::authorization::v1::LocalSubjectAccessReview;
         "authorization.k8s.io/v1" "selfsubjectaccessreviews" [], "c", "SelfSubjectAccessReview"
             api::authorization::v1::SelfSubjectAccessReview;
         "authorization.k8s.io/v1" "selfsubjectrulesreviews" [], "c", "SelfSubjectRulesReview"
             api::authorization::v1::SelfSubjectRulesReview;
-        "authorization.k8s.io/v1" "subjectaccessreviews" [], "c", "SubjectAccessReview"
-            api::authorization::v1::SubjectAccessReview;
-        "autoscaling/v2" "horizontalpodautoscalers" ["hpa"], "ns", "HorizontalPodAutoscaler"
-            api::autoscaling::v2::HorizontalPodAutoscaler;
-        "batch/v1" "cronjobs" ["cj"], "ns", "CronJob" api::batch::v1::CronJob;
-        "batch/v1" "jobs" [], "ns", "Job" api::batch::v1::Job;
         "certificates.k8s.io/v1" "certificatesigningrequests" ["csr"], "s",
             "CertificateSigningRequest" api::certificates::v1::CertificateSigningRequest;
         "coordination.k8s.io/v1" "leases" [], "n", "Lease" api::coordination::v1::Lease;
         "discovery.k8s.io/v1" "endpointslices" [], "n", "EndpointSlice"
             api::discovery::v1::EndpointSlice;
         "events.k8s.io/v1" "events" ["ev"], "n", "Event" api::events::v1::Event;
-        "networking.k8s.io/v1" "ingresses" ["ing"], "ns", "Ingress" api::networking::v1::Ingress;
         "networking.k8s.io/v1" "networkpolicies" ["netpol"], "n", "NetworkPolicy"
             api::networking::v1::NetworkPolicy;
-        "policy/v1" "poddisruptionbudgets" ["pdb"], "ns", "PodDisruptionBudget"
-            api::policy::v1::PodDisruptionBudget;
         "rbac.authorization.k8s.io/v1" "clusterrolebindings" [], "", "ClusterRoleBinding"
             api::rbac::v1::ClusterRoleBinding;
         "rbac.authorization.k8s.io/v1" "clusterroles" [], "", "ClusterRole"
@@ -247,10 +221,6 @@ fn group_rows() -> [Row; 29] {
         "rbac.authorization.k8s.io/v1" "rolebindings" [], "n", "RoleBinding"
             api::rbac::v1::RoleBinding;
         "rbac.authorization.k8s.io/v1" "roles" [], "n", "Role" api::rbac::v1::Role;
-        "scheduling.k8s.io/v1" "priorityclasses" ["pc"], "", "PriorityClass"
-            api::scheduling::v1::PriorityClass;
-        "storage.k8s.io/v1" "storageclasses" ["sc"], "", "StorageClass"
-            api::storage::v1::StorageClass;
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     request::{Call, Verb},
     selector::{Selector, in_scope},
     state::State,
-    status::{Cause, Refusal},
+    status::Refusal,
     store::{Key, Objects},
     table,
     write::key_of,
@@ -219,7 +219,6 @@ impl State {
     ) -> Result<Snapshot<'a>, Refusal> {
         let store = &self.store;
         let (asked, rule) = (version(call)?, call.option("resourceVersionMatch"));
-        check_match(asked, rule, token)?;
         let at = |revision: u64| Snapshot {
             objects: store.at(&kind.storage, revision),
             revision,
@@ -244,34 +243,6 @@ impl State {
                 let floor = asked.unwrap_or_default().max(1);
                 Ok(at(store.revision().saturating_sub(call.behind).max(floor)))
             }
-        }
-    }
-}
-
-fn check_match(asked: Option<u64>, rule: &str, token: Option<&Token>) -> Result<(), Refusal> {
-    let field = "resourceVersionMatch";
-    let forbid = |detail: &str| {
-        Err(Refusal::invalid_options(
-            "ListOptions",
-            &[Cause::forbidden(field, detail)],
-        ))
-    };
-    match rule {
-        "" => Ok(()),
-        _ if asked.is_none() => {
-            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
-        _ if token.is_some() => {
-            forbid("resourceVersionMatch is forbidden when continue is provided")
-        }
-        "Exact" if asked == Some(0) => {
-            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
-        "Exact" | "NotOlderThan" => Ok(()),
-        other => {
-            let allowed = ["\"Exact\"", "\"NotOlderThan\"", "\"\""].map(str::to_owned);
-            let cause = Cause::not_supported(field, &json!(other), &allowed);
-            Err(Refusal::invalid_options("ListOptions", &[cause]))
         }
     }
 }

@@ -19,11 +19,6 @@ impl State {
         let mut review = body::object(call, kind)?;
         let status = match kind.resource.as_str() {
             "selfsubjectaccessreviews" => self.access(&review, user),
-            "subjectaccessreviews" | "localsubjectaccessreviews" => {
-                let mut asked = User::named(text(&review, "/spec/user"));
-                asked.groups.extend(texts(&review, "/spec/groups"));
-                self.access(&review, &asked)
-            }
             "selfsubjectrulesreviews" => self.rules(&review, user),
             "selfsubjectreviews" => {
                 json!({ "userInfo": { "username": user.name, "groups": user.groups } })

@@ -174,7 +174,6 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         Value::Object(object) => check_object(object, schema, path, causes),
         _ => {}
     }
-    check_combinations(value, schema, path, causes);
 }
 
 fn has_type(value: &Value, schema: &Value) -> bool {
@@ -345,34 +344,5 @@ fn check_object(object: &Map<String, Value>, schema: &Value, path: &str, causes:
         if let Some(inner) = properties.and_then(|known| known.get(name)).or(additional) {
             check(value, inner, &field(path, name), causes);
         }
-    }
-}
-
-fn check_combinations(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let errors = |inner: &Value| {
-        let mut found = Vec::new();
-        check(value, inner, path, &mut found);
-        found
-    };
-    let list = |name: &str| schema.get(name).and_then(Value::as_array);
-    let must =
-        |what: &str| Cause::invalid(path, value, &format!("{path} in body must validate {what}"));
-    for inner in list("allOf").into_iter().flatten() {
-        causes.extend(errors(inner));
-    }
-    if let Some(any) = list("anyOf").filter(|any| !any.iter().any(|inner| errors(inner).is_empty()))
-    {
-        causes.push(must("at least one schema (anyOf)"));
-        causes.extend(any.first().map(errors).unwrap_or_default());
-    }
-    if let Some(one) = list("oneOf")
-        && one.iter().filter(|inner| errors(inner).is_empty()).count() != 1
-    {
-        causes.push(must("one and only one schema (oneOf)"));
-    }
-    if let Some(not) = schema.get("not").filter(|inner| errors(inner).is_empty())
-        && not.is_object()
-    {
-        causes.push(must("not the schema (not)"));
     }
 }

@@ -101,17 +101,9 @@ fn pointer_of(kind: &Kind, name: &str) -> Option<String> {
         ("events.k8s.io", "events") => &["regarding.kind", "regarding.name", "reason", "type"],
         _ => &[],
     };
-    let custom = kind
-        .custom
-        .as_ref()
-        .map(|custom| custom.selectable.as_slice())
-        .unwrap_or_default();
     let is_known = name == "metadata.name"
         || (name == "metadata.namespace" && kind.namespaced)
-        || known.contains(&name)
-        || custom
-            .iter()
-            .any(|path| path.strip_prefix('.') == Some(name));
+        || known.contains(&name);
     is_known.then(|| format!("/{}", name.replace('.', "/")))
 }
 

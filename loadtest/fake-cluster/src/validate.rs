@@ -144,7 +144,6 @@ fn content(kind: &Kind, object: &Value) -> Vec<Cause> {
     match (kind.group.as_str(), kind.resource.as_str()) {
         ("", "secrets" | "configmaps") => data(kind, object),
         ("coordination.k8s.io", "leases") => lease(object),
-        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::crd::check(object),
         _ => Vec::new(),
     }
 }

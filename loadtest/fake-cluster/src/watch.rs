@@ -23,7 +23,7 @@ use crate::{
     request::{Call, Target},
     selector::{Selector, in_scope},
     state::State,
-    status::{Cause, Refusal},
+    status::Refusal,
     store::Change,
 };
 
@@ -52,7 +52,6 @@ impl State {
     pub(crate) fn plan_watch(&self, call: &Call, kind: &Arc<Kind>) -> Result<WatchPlan, Refusal> {
         let asked = read::version(call)?;
         let initial = call.option("sendInitialEvents");
-        check_initial_options(call)?;
         let seconds: u64 = call.option("timeoutSeconds").parse().unwrap_or(0);
         let mut plan = WatchPlan {
             kind: Arc::clone(kind),
@@ -112,33 +111,6 @@ impl State {
             }
         }
     }
-}
-
-fn check_initial_options(call: &Call) -> Result<(), Refusal> {
-    let (initial, rule) = (
-        call.option("sendInitialEvents"),
-        call.option("resourceVersionMatch"),
-    );
-    let field = "resourceVersionMatch";
-    let refuse = |field: &str, detail: &str| {
-        Err(Refusal::invalid_options(
-            "ListOptions",
-            &[Cause::forbidden(field, detail)],
-        ))
-    };
-    if initial.is_empty() {
-        if rule.is_empty() {
-            return Ok(());
-        }
-        let why =
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-        return refuse(field, why);
-    }
-    if rule != "NotOlderThan" {
-        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        return refuse(field, why);
-    }
-    Ok(())
 }
 
 impl WatchPlan {

@@ -13,7 +13,8 @@ use crate::{
     meta::{copy, name, namespace, remove, same_but, set_metadata, text, texts},
     patch::{self, PatchKind},
     request::{Call, Verb},
-    rules, schema,
+    rules::Broken,
+    schema,
     state::State,
     status::{Cause, Refusal},
     store::Key,
@@ -437,14 +438,43 @@ fn custom_causes(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Cause> {
 
 /// Errors by the rules in CEL, unless what was found before makes their answers meaningless.
 fn rule_causes(kind: &Kind, change: (&Value, Option<&Value>), found: &[Cause]) -> Vec<Cause> {
-    let Some(custom) = kind.custom.as_ref() else {
-        return Vec::new();
-    };
+    let rules = kind.custom.as_ref().and_then(|it| it.rules.as_ref());
     let (new, old) = change;
-    match rules::are_in(&custom.schema) {
-        true if found.iter().any(rules::is_blocking) => vec![rules::unchecked()],
-        true => rules::check(&custom.schema, new, old),
-        false => Vec::new(),
+    match rules {
+        Some(_) if found.iter().any(is_blocking) => vec![unchecked()],
+        Some(rules) => rules.check(new, old).into_iter().map(cause).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Whether an error keeps the rules from being looked at.
+fn is_blocking(cause: &Cause) -> bool {
+    matches!(
+        cause.reason,
+        "FieldValueNotSupported"
+            | "FieldValueRequired"
+            | "FieldValueTooLong"
+            | "FieldValueTooMany"
+            | "FieldValueTypeInvalid"
+    )
+}
+
+/// Tells that the rules were not looked at.
+fn unchecked() -> Cause {
+    let detail = "some validation rules were not checked because the object was invalid; correct \
+                  the existing errors to complete validation";
+    Cause::invalid("<nil>", &Value::Null, detail)
+}
+
+fn cause(broken: Broken) -> Cause {
+    let Broken {
+        path,
+        value,
+        message,
+    } = broken;
+    match value {
+        Some(value) => Cause::invalid(&path, &value, &message),
+        None => Cause::invalid_part(&path, &message),
     }
 }
 

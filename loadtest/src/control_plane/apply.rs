@@ -104,29 +104,6 @@ pub(super) fn parse_file(path: &Path) -> Result<Vec<DynamicObject>, ApplyError> 
     parse(&path.display().to_string(), &text)
 }
 
-pub(super) fn parse_folder(folder: &Path) -> Result<Vec<DynamicObject>, ApplyError> {
-    let read = |source| ApplyError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(read)? {
-        let path = entry.map_err(read)?.path();
-        if path
-            .extension()
-            .is_some_and(|it| it == "yaml" || it == "yml" || it == "json")
-        {
-            files.push(path);
-        }
-    }
-    files.sort();
-    let mut objects = Vec::new();
-    for file in files {
-        objects.extend(parse_file(&file)?);
-    }
-    Ok(objects)
-}
-
 /// Applies namespaces and definitions first, waits for the definitions, then applies the rest in
 /// the order given.
 pub(super) async fn apply(client: Client, objects: Vec<DynamicObject>) -> Result<(), ApplyError> {

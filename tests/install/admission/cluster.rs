@@ -85,8 +85,8 @@ impl Cluster {
                 .await
                 .expect("it is taken");
         }
-        let machines = root.join("tenants-example/worker-crds");
-        plane.apply_folder(&machines).await.expect("they are taken");
+        let machines = root.join("tenants-example/worker-crds/machinedeployments.yaml");
+        plane.apply_file(&machines).await.expect("they are taken");
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
             "name": NAMESPACE,
         }});

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::tls_client::tls_client;
 use fake_cluster::{Cluster, Fault, Matcher, Options, Revisions, User, Verb, object};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
@@ -156,59 +156,6 @@ async fn a_watch_can_break_lose_events_and_end_in_time() {
     cluster.inject(matcher, Fault::CloseMidWatch { events: 1 });
     let events = api.watch(&params, "0").await.unwrap();
     assert!(events.try_collect::<Vec<_>>().await.is_err());
-}
-
-const ROLE: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: reader
-rules:
-- apiGroups: [""]
-  resources: [configmaps]
-  verbs: [get, list]
-- apiGroups: [""]
-  resources: [secrets]
-  resourceNames: [only]
-  verbs: [get]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: reader
-  namespace: default
-subjects:
-- kind: ServiceAccount
-  name: robot
-  namespace: default
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: reader
-"#;
-
-#[tokio::test(start_paused = true)]
-async fn roles_are_enforced() {
-    let cluster = Cluster::default();
-    cluster.apply_yaml(ROLE).unwrap();
-    let client = cluster
-        .front_as(&User::service_account("default", "robot"))
-        .client();
-    let api = maps(client.clone());
-    assert_eq!(code(api.get("a").await), 404);
-    let refused = api
-        .create(&PostParams::default(), &a_map("a"))
-        .await
-        .unwrap_err();
-    assert!(refused.to_string().contains(
-        "configmaps is forbidden: User \"system:serviceaccount:default:robot\" cannot create \
-         resource \"configmaps\" in API group \"\" in the namespace \"default\""
-    ));
-    let elsewhere: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
-    assert_eq!(code(elsewhere.get("a").await), 403);
-    let secrets: Api<Secret> = Api::default_namespaced(client);
-    assert_eq!(code(secrets.get("only").await), 404);
-    assert_eq!(code(secrets.get("other").await), 403);
 }
 
 #[tokio::test]
