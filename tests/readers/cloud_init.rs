@@ -19,11 +19,8 @@ use crate::{
     },
 };
 
-mod edge;
 mod encodings;
 mod kubelet;
-mod services;
-mod setup;
 
 /// What `cloud-init schema` does to a document, for one after the other: it starts slowly, and the
 /// command around it would write into this machine's `/run`.

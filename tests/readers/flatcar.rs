@@ -5,9 +5,8 @@
 
 use crate::cases::flatcar_cases;
 
-mod bootstrap;
 mod coreos_cloudinit;
-mod ignition;
+pub mod ignition;
 mod setup;
 
 /// machine-controller does not compress for Flatcar, so AWS's limit is that of the text.

@@ -12,5 +12,6 @@ mod programs;
 #[path = "../rendering/readers.rs"]
 mod readers;
 mod root;
+mod scripts;
 #[path = "../rendering/subject.rs"]
 mod subject;

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::{
     cases::{Case, case, files_of, flatcar_cases},
-    flatcar::{bootstrap::Machine, ignition::text_of},
+    flatcar::ignition::text_of,
     programs::text,
+    scripts::flatcar::Machine,
 };
 
 /// What coreos-cloudinit reads, and a key of the grammar that it passes over.
