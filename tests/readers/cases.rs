@@ -3,22 +3,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
     sync::LazyLock,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use osm::{
     api::{
         config::ConfigHalf,
-        profile::{OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec},
+        names::DerivedNames,
+        profile::{
+            IgnitionVersion, OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec,
+        },
     },
-    render::{Rendered, UserData, template::CompiledProfile},
+    render::{
+        Rendered, UserData, default_profiles::default_profiles, input::RegistryCredential,
+        template::CompiledProfile,
+    },
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     readers::{KUBELETS, Reader, providers},
@@ -27,6 +29,13 @@ use crate::{
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
+
+/// The name that machine-controller gives a machine, in place of the documents' marker.
+const MACHINE_NAME: &str = "workers-7d9f8-x2v4q";
+
+/// The key that users log in with.
+pub const SSH_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJzkq1oYUNVBZqTRBWV6cvcgHcS user@host";
 
 /// The variables that say where a machine fetches from.
 const URL_VARIABLES: [&str; 9] = [
@@ -44,60 +53,72 @@ const URL_VARIABLES: [&str; 9] = [
 /// A value that would be a command, were it not quoted.
 pub const HOSTILE: &str = "it's \"$(touch /tmp/x)\" `id`; '; echo {{ Token }} %h \\\nsecond line";
 
+/// A profile, ready to be rendered.
+pub struct Profile {
+    pub name: String,
+    pub spec: OperatingSystemProfileSpec,
+    compiled: CompiledProfile,
+}
+
+/// A machine deployment and its cluster: what differs from case to case.
+#[derive(Clone)]
+pub struct Machine {
+    pub deployment: String,
+    pub provider: String,
+    pub kubelet: &'static str,
+    pub network: Value,
+    pub operating_system_spec: BTreeMap<&'static str, Value>,
+    pub annotations: BTreeMap<String, String>,
+    pub settings: TenantSettings,
+    pub credentials: BTreeMap<String, RegistryCredential>,
+    pub access: Access,
+}
+
+/// How a machine reaches its cluster.
+#[derive(Clone)]
+pub struct Access {
+    pub server: String,
+    pub authority: String,
+    pub token: String,
+}
+
+/// What makes a machine another one.
+pub type Change = fn(&mut Machine);
+
 /// One machine deployment, rendered. Its name is `profile/provider/what is special`.
 pub struct Case {
     pub name: String,
     pub profile: String,
     pub reader: Reader,
+    pub machine: Machine,
+    /// The Secret that the provisioning document is fetched from.
+    pub secret: String,
     pub bootstrap: Half,
     pub provisioning: Half,
     /// The config as it is stored, in JSON.
     pub stored: String,
-    /// What the profile says that each half will fetch.
-    pub artefacts: [String; 2],
 }
 
-/// One document, and the texts that it was made from.
+/// One document as a machine gets it, with its own name, and the texts that it was made from.
 pub struct Half {
     pub document: Vec<u8>,
     pub texts: BTreeMap<String, String>,
 }
 
-/// A file as a document carries it.
-pub struct RenderedFile {
-    pub path: String,
-    pub mode: String,
-    pub content: String,
-}
-
-/// What differs from case to case.
-#[derive(Clone)]
-struct Machine {
-    name: String,
-    provider: String,
-    kubelet: &'static str,
-    ip_family: &'static str,
-    network: Map<String, Value>,
-    operating_system_spec: Map<String, Value>,
-    annotations: BTreeMap<String, String>,
-    settings: TenantSettings,
-}
-
-static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let mut cases = Vec::new();
-    for (name, spec) in profiles() {
-        let profile = Profile::new(&spec);
-        let machines = machines(&spec);
-        cases.extend(
-            machines
-                .iter()
-                .map(|machine| rendered(machine, &name, &profile)),
-        );
-    }
-    cases
+static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    let texts = default_profiles().iter().map(|profile| profile.yaml);
+    texts.map(Profile::parse).collect()
 });
 
-/// All cases; each is rendered once.
+static CASES: LazyLock<Vec<Case>> =
+    LazyLock::new(|| PROFILES.iter().flat_map(Profile::cases).collect());
+
+/// The default profiles.
+pub fn every_profile() -> &'static [Profile] {
+    &PROFILES
+}
+
+/// All cases of the default profiles; each is rendered once.
 pub fn every_case() -> &'static [Case] {
     &CASES
 }
@@ -119,134 +140,170 @@ pub fn profile_names(cases: impl Iterator<Item = &'static Case>) -> BTreeSet<&'s
 
 /// The case of this name.
 pub fn case(name: &str) -> &'static Case {
-    CASES
-        .iter()
-        .find(|case| case.name == name)
-        .expect("there is a case of this name")
+    let found = CASES.iter().find(|case| case.name == name);
+    found.expect(name)
 }
 
-/// The committed profiles, by name.
-fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
-    let entries = fs::read_dir(folder).expect("the profiles' folder is readable");
-    let paths = entries.map(|entry| entry.expect("a folder entry is readable").path());
-    paths
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "yaml")
-        })
-        .map(|path| {
-            let text = fs::read_to_string(path).expect("a profile is readable");
-            let profile: OperatingSystemProfile =
-                serde_saphyr::from_str(&text).expect("a default profile is a profile");
-            (profile.metadata.name.expect("it has a name"), profile.spec)
-        })
-        .collect()
+/// The case of a profile that is special like this: on AWS, if the profile is for it.
+pub fn case_of(profile: &str, special: &str) -> &'static Case {
+    let provider = match profile {
+        "osp-flatcar-cloud-init" => "anexia",
+        _ => "aws",
+    };
+    case(&format!("{profile}/{provider}/{special}"))
 }
 
-/// Every provider with every version; the settings vary for two of the providers.
-fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
-    let mut machines = Vec::new();
-    for provider in providers(profile) {
-        for kubelet in KUBELETS {
-            machines.push(Machine::new(provider, kubelet, kubelet));
-        }
-        let with = |name, change: fn(&mut Machine)| {
-            let mut machine = Machine::new(provider, name, "1.34.1");
-            change(&mut machine);
-            machine
-        };
-        machines.push(with("proxy", set_proxy));
-        if profile.os_name == OperatingSystem::Flatcar {
-            machines.extend(flatcar_machines(provider));
-        }
-        machines.push(with("large", |machine| {
-            set_proxy(machine);
-            machine.settings.host_ca_bundle = certificate().repeat(3);
-        }));
-        if !["aws", "openstack"].contains(&provider) {
-            continue;
-        }
-        machines.extend([
-            with("external", |machine| {
-                machine.settings.external_cloud_provider = true;
-            }),
-            with("dual", |machine| machine.ip_family = "IPv4+IPv6"),
-            with("dual-external", |machine| {
-                machine.ip_family = "IPv6+IPv4";
-                machine.settings.external_cloud_provider = true;
-            }),
-            with("ipv6", |machine| machine.ip_family = "IPv6"),
-            with("annotated", annotate),
-            with("mirrored", set_mirrors),
-            with("hostile", make_hostile),
-            with("registered", |machine| {
-                machine.operating_system_spec = map(&json!({
-                    "rhelSubscriptionManagerUser": "user",
-                    "rhelSubscriptionManagerPassword": "word",
-                    "attachSubscription": true,
-                }));
-            }),
-        ]);
+impl Profile {
+    pub fn parse(yaml: &str) -> Self {
+        let profile: OperatingSystemProfile =
+            serde_saphyr::from_str(yaml).expect("a profile is one");
+        let name = profile.metadata.name.expect("a profile has a name");
+        Self::new(&name, profile.spec)
     }
-    machines
-}
 
-fn map(value: &Value) -> Map<String, Value> {
-    value.as_object().expect("it is a map").clone()
-}
-
-/// What only Flatcar has.
-fn flatcar_machines(provider: &str) -> Vec<Machine> {
-    let mut fixed = Machine::new(provider, "static", "1.34.1");
-    fixed.network = map(&json!({
-        "cidr": "192.0.2.7/24",
-        "gateway": "192.0.2.1",
-        "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
-    }));
-    let mut without_updates = Machine::new(provider, "without-updates", "1.34.1");
-    without_updates.operating_system_spec = map(&json!({ "disableAutoUpdate": true }));
-    vec![fixed, without_updates]
-}
-
-impl Machine {
-    fn new(provider: &str, name: &str, kubelet: &'static str) -> Self {
+    fn new(name: &str, spec: OperatingSystemProfileSpec) -> Self {
         Self {
             name: name.to_owned(),
-            provider: provider.to_owned(),
-            kubelet,
-            ip_family: "",
-            network: Map::new(),
-            operating_system_spec: Map::new(),
-            annotations: BTreeMap::new(),
-            settings: TenantSettings::default(),
+            compiled: CompiledProfile::compile(&spec).expect("a profile compiles"),
+            spec,
+        }
+    }
+
+    /// The profile, with documents in another version of Ignition.
+    pub fn with(&self, version: IgnitionVersion) -> Self {
+        let mut spec = self.spec.clone();
+        spec.ignition_version = Some(version);
+        Self::new(&self.name, spec)
+    }
+
+    /// A machine of a provider that gives no names, if the profile is for one.
+    pub fn machine(&self) -> Machine {
+        let mut providers = providers(&self.spec).peekable();
+        let first = providers.peek().copied();
+        let provider = providers.find(|provider| *provider != "aws").or(first);
+        Machine::new(provider.expect("a profile supports a provider"))
+    }
+
+    /// The profile for every provider with every version; the settings vary for two of the
+    /// providers, or for the only one.
+    pub fn cases(&self) -> Vec<Case> {
+        let is_alone = providers(&self.spec).count() == 1;
+        let mut cases = Vec::new();
+        for provider in providers(&self.spec) {
+            let mut add = |special: &str, kubelet, change: Change| {
+                let mut machine = Machine::new(provider);
+                machine.kubelet = kubelet;
+                change(&mut machine);
+                cases.push(self.render(special, machine));
+            };
+            for kubelet in KUBELETS {
+                add(kubelet, kubelet, |_| {});
+            }
+            let is_varied = is_alone || ["aws", "openstack"].contains(&provider);
+            let flatcar = self.spec.os_name == OperatingSystem::Flatcar;
+            let rhel = self.spec.os_name == OperatingSystem::Rhel;
+            for (list, is_for_it) in [
+                (EVERYWHERE, true),
+                (ON_FLATCAR, flatcar),
+                (VARIED, is_varied),
+                (ON_RHEL, is_varied && rhel),
+            ] {
+                for (special, change) in list.iter().filter(|_| is_for_it) {
+                    add(special, "1.34.1", *change);
+                }
+            }
+            for kubelet in KUBELETS.iter().filter(|_| is_varied) {
+                add(&format!("annotated-{kubelet}"), kubelet, annotate);
+            }
+        }
+        cases
+    }
+
+    pub fn render(&self, special: &str, machine: Machine) -> Case {
+        let rendered = machine.render(&self.compiled);
+        let config = &rendered.config;
+        Case {
+            name: format!("{}/{}/{special}", self.name, machine.provider),
+            profile: self.name.clone(),
+            reader: Reader::of(&self.spec),
+            secret: DerivedNames::new("kube-system", &machine.deployment).provisioning,
+            bootstrap: Half::new(&rendered.bootstrap, &config.bootstrap_config),
+            provisioning: Half::new(&rendered.provisioning, &config.provisioning_config),
+            stored: serde_json::to_string(&rendered.stored_config).expect("a config is JSON"),
+            machine,
         }
     }
 }
+
+/// What any machine may have.
+const EVERYWHERE: &[(&str, Change)] = &[
+    ("proxy", set_proxy),
+    ("large", |machine| {
+        set_proxy(machine);
+        machine.settings.host_ca_bundle = certificate().repeat(3);
+    }),
+];
+
+const ON_FLATCAR: &[(&str, Change)] = &[
+    ("static", |machine| {
+        machine.network = json!({
+            "cidr": "192.0.2.7/24",
+            "gateway": "192.0.2.1",
+            "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
+        });
+    }),
+    ("without-updates", |machine| {
+        machine.operating_system_spec = [("disableAutoUpdate", json!(true))].into();
+    }),
+];
+
+const ON_RHEL: &[(&str, Change)] = &[("registered", |machine| {
+    machine.operating_system_spec = [
+        ("rhelSubscriptionManagerUser", json!("user")),
+        ("rhelSubscriptionManagerPassword", json!("word")),
+        ("attachSubscription", json!(true)),
+    ]
+    .into();
+})];
+
+const VARIED: &[(&str, Change)] = &[
+    ("external", |machine| {
+        machine.settings.external_cloud_provider = true;
+    }),
+    ("dual", |machine| {
+        machine.network = json!({ "ipFamily": "IPv4+IPv6" });
+        let second = "fd00::10".parse().expect("an address is one");
+        machine.settings.cluster_dns.push(second);
+    }),
+    ("dual-external", |machine| {
+        machine.network = json!({ "ipFamily": "IPv6+IPv4" });
+        machine.settings.external_cloud_provider = true;
+    }),
+    ("ipv6", |machine| {
+        machine.network = json!({ "ipFamily": "IPv6" });
+    }),
+    // Every place that a machine fetches from.
+    ("mirrored", |machine| {
+        let mirrored = |name| format!("https://mirror.example.com/{name}");
+        machine.settings.variables = URL_VARIABLES
+            .map(|name| (name.to_owned(), mirrored(name)))
+            .into();
+    }),
+    ("hostile", make_hostile),
+];
 
 fn set_proxy(machine: &mut Machine) {
     machine.settings.http_proxy = Some("http://user:word@proxy:3128".to_owned());
     machine.settings.host_ca_bundle = certificate();
 }
 
-/// Every place that a machine fetches from, moved to a mirror.
-fn set_mirrors(machine: &mut Machine) {
-    machine.settings.variables = URL_VARIABLES
-        .map(|name| {
-            (
-                name.to_owned(),
-                format!("https://mirror.example.com/{name}"),
-            )
-        })
-        .into();
-}
-
+/// Everything that a machine deployment may tell its kubelets.
 fn annotate(machine: &mut Machine) {
     let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
     machine.annotations = [
-        ("KubeReserved", "cpu=300m,memory=1Gi"),
+        ("KubeReserved", "cpu=300m,memory=1Gi,ephemeral-storage=2Gi"),
         ("SystemReserved", "cpu=100m"),
-        ("EvictionHard", "memory.available<5%"),
+        ("EvictionHard", "memory.available<5%,nodefs.available<1Gi"),
         ("MaxPods", "222"),
         ("ContainerLogMaxSize", "50Mi"),
         ("ContainerLogMaxFiles", "7"),
@@ -257,14 +314,10 @@ fn annotate(machine: &mut Machine) {
     ]
     .map(|(name, value)| (format!("{prefix}/{name}"), value.to_owned()))
     .into();
-    machine
-        .settings
-        .initial_taints
-        .push_str("dedicated=gpu:NoSchedule");
-    machine
-        .settings
-        .kubelet_feature_gates
-        .insert("UserNamespacesSupport".to_owned(), false);
+    let settings = &mut machine.settings;
+    settings.initial_taints.push_str("dedicated=gpu:NoSchedule");
+    let gate = "UserNamespacesSupport".to_owned();
+    settings.kubelet_feature_gates.insert(gate, false);
 }
 
 fn make_hostile(machine: &mut Machine) {
@@ -288,68 +341,93 @@ fn make_hostile(machine: &mut Machine) {
         .collect();
 }
 
-fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
-    let documents = render_for(machine, &profile.whole);
-    let artefacts = render_for(machine, &profile.artefacts).config;
-    let text = |half: &ConfigHalf| {
-        let first = half.files.first().expect("the list is a file");
-        let inline = first.content.inline.as_ref().expect("it has content");
-        inline.data.clone()
-    };
-    Case {
-        name: format!("{name}/{}/{}", machine.provider, machine.name),
-        profile: name.to_owned(),
-        reader: Reader::of(profile.whole.spec()),
-        bootstrap: Half::new(&documents.bootstrap, &documents.config.bootstrap_config),
-        provisioning: Half::new(
-            &documents.provisioning,
-            &documents.config.provisioning_config,
-        ),
-        stored: serde_json::to_string(&documents.stored_config).expect("a config is JSON"),
-        artefacts: [&artefacts.bootstrap_config, &artefacts.provisioning_config].map(text),
+impl Machine {
+    fn new(provider: &str) -> Self {
+        Self {
+            deployment: "workers".to_owned(),
+            provider: provider.to_owned(),
+            kubelet: "1.34.1",
+            network: json!({}),
+            operating_system_spec: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            settings: TenantSettings::default(),
+            credentials: BTreeMap::new(),
+            access: Access {
+                server: "https://cluster.example.com:6443".to_owned(),
+                authority: certificate(),
+                token: format!("{TOKEN}.{}", "Abc4".repeat(230)),
+            },
+        }
+    }
+
+    fn render(&self, profile: &CompiledProfile) -> Rendered {
+        let spec = profile.spec();
+        let mut system = self.operating_system_spec.clone();
+        // Only Flatcar's machines can choose.
+        if spec.os_name == OperatingSystem::Flatcar {
+            system.insert("provisioningUtility", json!(spec.provisioning_utility));
+        }
+        let provider_spec = json!({
+            "cloudProvider": self.provider,
+            "cloudProviderSpec": {},
+            "operatingSystem": spec.os_name.as_str(),
+            "operatingSystemSpec": system,
+            "network": self.network,
+            "sshPublicKeys": [SSH_KEY],
+        });
+        let subject = Subject {
+            name: self.deployment.clone(),
+            annotations: self.annotations.clone(),
+            kubelet_version: self.kubelet.to_owned(),
+            provider_spec,
+            settings: self.settings.clone(),
+            api_server: self.access.server.clone(),
+            authority: self.access.authority.clone(),
+            fetch_token: SecretText::new(&self.access.token),
+            bootstrap_kubeconfig: SecretText::new("clusters: []"),
+            registry_credentials: self.credentials.clone(),
+            ..Subject::new()
+        };
+        subject.render(profile).expect("a profile renders")
     }
 }
 
-fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
-    let mut system = machine.operating_system_spec.clone();
-    if profile.spec().os_name == OperatingSystem::Flatcar {
-        let utility = json!(profile.spec().provisioning_utility);
-        system.insert("provisioningUtility".to_owned(), utility);
+impl Case {
+    /// The text of a file of either half.
+    pub fn text(&self, path: &str) -> &str {
+        let mut texts = self.texts();
+        let (_, text) = texts.find(|(at, _)| *at == path).expect(path);
+        text
     }
-    let mut network = machine.network.clone();
-    network.insert("ipFamily".to_owned(), json!(machine.ip_family));
-    let provider_spec = json!({
-        "cloudProvider": machine.provider,
-        "cloudProviderSpec": {},
-        "operatingSystem": profile.spec().os_name.as_str(),
-        "operatingSystemSpec": system,
-        "network": network,
-        "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
-    });
-    let fetch_token = SecretText::new(format!("{TOKEN}.{}", "Abc4".repeat(230)));
-    let subject = Subject {
-        annotations: machine.annotations.clone(),
-        kubelet_version: machine.kubelet.to_owned(),
-        provider_spec,
-        settings: machine.settings.clone(),
-        api_server: "https://cluster.example.com:6443".to_owned(),
-        authority: certificate(),
-        fetch_token,
-        bootstrap_kubeconfig: SecretText::new("clusters: []"),
-        ..Subject::new()
-    };
-    subject.render(profile).expect("the profile renders")
-}
 
-/// A profile, and what is left of it to print its named templates `artefacts`.
-struct Profile {
-    whole: CompiledProfile,
-    artefacts: CompiledProfile,
-}
+    /// The texts of all files, with their paths.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let halves = self.bootstrap.texts.iter().chain(&self.provisioning.texts);
+        halves.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
 
-impl Profile {
-    fn new(spec: &OperatingSystemProfileSpec) -> Self {
-        let mut lists = spec.clone();
+    /// The files below a folder, by what follows it.
+    pub fn texts_below(&self, folder: &str) -> BTreeMap<String, String> {
+        let below = |(path, text): (&str, &str)| {
+            Some((path.strip_prefix(folder)?.to_owned(), text.to_owned()))
+        };
+        self.texts().filter_map(below).collect()
+    }
+
+    /// Both halves, with names that a file can have.
+    pub fn halves(&self) -> [(String, &Half); 2] {
+        let name = self.name.replace('/', "-");
+        [
+            (format!("{name}-bootstrap"), &self.bootstrap),
+            (format!("{name}-provisioning"), &self.provisioning),
+        ]
+    }
+
+    /// What the profile says that each half will fetch: its named templates `artefacts`, printed.
+    pub fn artefacts(&self) -> [String; 2] {
+        let mut profiles = PROFILES.iter();
+        let profile = profiles.find(|profile| profile.name == self.profile);
+        let mut lists = profile.expect("it is a default profile").spec.clone();
         for half in [&mut lists.bootstrap_config, &mut lists.provisioning_config] {
             half.supported_container_runtimes.clear();
             half.files.truncate(1);
@@ -357,29 +435,44 @@ impl Profile {
             let inline = file.content.inline.as_mut().expect("it has content");
             "{% include 'artefacts' %}".clone_into(&mut inline.data);
         }
-        let compile = |spec| CompiledProfile::compile(spec).expect("a default profile compiles");
-        Self {
-            whole: compile(spec),
-            artefacts: compile(&lists),
-        }
+        let lists = CompiledProfile::compile(&lists).expect("a default profile compiles");
+        let config = self.machine.render(&lists).config;
+        [&config.bootstrap_config, &config.provisioning_config].map(|half| {
+            let list = half.files.first().expect("the list is a file");
+            let inline = list.content.inline.as_ref().expect("it has content");
+            inline.data.clone()
+        })
+    }
+
+    /// What the provisioning half lists of this kind.
+    pub fn listed(&self, kind: &str) -> BTreeSet<String> {
+        let [_, provisioning] = self.artefacts();
+        let of_line = |line: &str| {
+            let (found, value) = line.split_once(' ').expect("a line is `KIND VALUE`");
+            (found == kind).then(|| value.to_owned())
+        };
+        let lines = provisioning.lines().filter(|line| !line.is_empty());
+        lines.filter_map(of_line).collect()
     }
 }
 
 impl Half {
     fn new(document: &UserData, config: &ConfigHalf) -> Self {
-        let text = |file: &osm::api::profile::File| {
-            let inline = file
-                .content
-                .inline
-                .as_ref()
-                .expect("a rendered file has content");
-            (file.path.clone(), inline.data.clone())
-        };
+        let text = std::str::from_utf8(document.as_bytes()).expect("a document is text");
         Self {
-            document: document.as_bytes().to_vec(),
-            texts: config.files.iter().map(text).collect(),
+            document: text.replace("<MACHINE_NAME>", MACHINE_NAME).into_bytes(),
+            texts: texts_of(config),
         }
     }
+}
+
+/// The contents of a half's files, by path.
+fn texts_of(half: &ConfigHalf) -> BTreeMap<String, String> {
+    let files = half.files.iter().filter_map(|file| {
+        let inline = file.content.inline.as_ref()?;
+        Some((file.path.clone(), inline.data.clone()))
+    });
+    files.collect()
 }
 
 /// A certificate authority's certificate by its size: nothing here verifies with it.
@@ -391,34 +484,10 @@ fn certificate() -> String {
     )
 }
 
-/// The files of a document, decoded as cloud-init decodes them.
-pub fn files_of(document: &[u8]) -> Vec<RenderedFile> {
-    #[derive(Deserialize)]
-    struct Document {
-        write_files: Vec<Entry>,
-    }
-    #[derive(Deserialize)]
-    struct Entry {
-        path: String,
-        permissions: String,
-        encoding: Option<String>,
-        content: String,
-    }
-    let text = std::str::from_utf8(document).expect("a document is text");
-    let document: Document = serde_saphyr::from_str(text).expect("a document is YAML");
-    let decode = |entry: Entry| RenderedFile {
-        content: match entry.encoding.as_deref() {
-            None => entry.content,
-            Some(encoding) => {
-                assert_eq!(encoding, "b64", "{}", entry.path);
-                let bytes = STANDARD
-                    .decode(&entry.content)
-                    .expect("the content is base64");
-                String::from_utf8(bytes).expect("the content is text")
-            }
-        },
-        mode: entry.permissions,
-        path: entry.path,
-    };
-    document.write_files.into_iter().map(decode).collect()
+/// Each content once, by the name of what had it first.
+pub fn distinct<T: Ord + Clone>(named: impl Iterator<Item = (String, T)>) -> Vec<(String, T)> {
+    let mut seen = BTreeSet::new();
+    named
+        .filter(|(_, content)| seen.insert(content.clone()))
+        .collect()
 }

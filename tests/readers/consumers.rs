@@ -6,7 +6,6 @@
 
 mod containerd;
 mod ignition;
-mod ignition_2;
+pub mod ignition_2;
 mod ignition_root;
 mod kubelet;
-mod machines;

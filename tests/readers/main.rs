@@ -7,6 +7,7 @@ mod boot;
 mod cases;
 mod cloud_init;
 mod consumers;
+mod documents;
 mod flatcar;
 mod programs;
 #[path = "../rendering/readers.rs"]

@@ -3,12 +3,18 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use crate::boot::{
-    bootstrap::{Attempt, Bootstrap},
-    cluster::Cluster,
-    documents::{Access, Documents, Profile},
-    files::files_of,
-    machine::{EARLY_BOOT, Machine, Release, Stopped},
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::{
+    boot::{
+        applied::{missing_files, missing_on},
+        bootstrap::{Attempt, Bootstrap},
+        cluster::Cluster,
+        machine::{BOOT, EARLY_BOOT, Machine, Release, Stopped},
+    },
+    cases::{Access, Case, Profile, every_profile},
+    documents::files_of,
+    readers::Reader,
 };
 
 /// The delays of five failed attempts, in seconds.
@@ -31,9 +37,9 @@ touch /etc/bootstrap-complete
 /// A machine of a profile, and its documents with each of the two faults that are its own.
 struct Subject {
     machine: Bootstrap,
-    wrong_authority: Documents,
-    wrong_token: Documents,
-    right: Documents,
+    wrong_authority: Case,
+    wrong_token: Case,
+    right: Case,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +65,7 @@ async fn a_machine_says_every_fault_and_finishes_when_it_is_gone() {
     each_fails(&mut subjects, "The requested URL returned error: 404");
     let documents: BTreeMap<_, _> = subjects
         .iter()
-        .map(|subject| (&subject.right.secret, &subject.right.provisioning))
+        .map(|subject| (&subject.right.secret, &subject.right.provisioning.document))
         .collect();
     for (name, document) in documents {
         cluster.publish(name, document).await;
@@ -69,10 +75,15 @@ async fn a_machine_says_every_fault_and_finishes_when_it_is_gone() {
         let machine = subject.machine.finish();
         assert!(machine.succeeded, "{}", machine.log);
         has_fetched_once(&machine, &subject.right);
-        if subject.right.is_ignition() {
+        if subject.right.reader == Reader::Ignition {
             awaits_ignition(&machine, &subject.right);
         } else {
             has_the_files(&machine, &subject.right);
+        }
+        if subject.right.reader == Reader::CloudInit {
+            let missing = missing_on(&machine, &subject.right.bootstrap.document);
+            let name = &subject.right.name;
+            assert!(missing.is_empty(), "{name}: {missing:#?}\n{}", machine.log);
         }
     }
     cluster.end().await;
@@ -100,7 +111,7 @@ fn a_script_that_leaves_a_file_or_works_twice_is_seen() {
 /// Every profile on one release, in turns; Ubuntu's, which has what all share, on both.
 fn subjects(access: &Access) -> Vec<Subject> {
     let mut subjects = Vec::new();
-    for (profile, release) in Profile::all().iter().zip(Release::ALL.iter().cycle()) {
+    for (profile, release) in every_profile().iter().zip(Release::ALL.iter().cycle()) {
         subjects.push(Subject::new(profile, *release, access));
         if profile.name == "osp-ubuntu" {
             subjects.push(Subject::new(profile, release.other(), access));
@@ -121,25 +132,37 @@ impl Subject {
             authority: stranger.cert.pem(),
             ..wrong_token.clone()
         };
-        let wrong_authority = profile.render(&profile.provider(), &wrong_authority);
+        let render = |access: &Access| {
+            let mut machine = profile.machine();
+            machine.deployment.clone_from(&profile.name);
+            machine.access = access.clone();
+            profile.render("fetches", machine)
+        };
+        let wrong_authority = render(&wrong_authority);
         Self {
             machine: started(&wrong_authority, release),
-            wrong_token: profile.render(&profile.provider(), &wrong_token),
-            right: profile.render(&profile.provider(), right),
+            wrong_token: render(&wrong_token),
+            right: render(right),
             wrong_authority,
         }
     }
 }
 
 /// A machine that cloud-init or Ignition has given the files of the bootstrap document.
-fn started(documents: &Documents, release: Release) -> Bootstrap {
-    if !documents.is_ignition() {
-        let machine = Machine::new(release, &documents.bootstrap);
+fn started(case: &Case, release: Release) -> Bootstrap {
+    let document = &case.bootstrap.document;
+    let boot = match case.reader {
+        Reader::CloudInit => Some(BOOT),
+        Reader::CoreosCloudinit => Some(EARLY_BOOT),
+        Reader::Ignition => None,
+    };
+    if let Some(boot) = boot {
+        let machine = Machine::new(release, document);
         machine.put_program("/usr/local/bin/coreos-cloudinit", COREOS_CLOUDINIT);
-        return Bootstrap::start(machine, EARLY_BOOT, "");
+        return Bootstrap::start(machine, boot, "");
     }
     let machine = Machine::new(release, b"#cloud-config\n");
-    for file in files_of(&documents.bootstrap) {
+    for file in files_of(document) {
         machine.put(&file.path, file.content.as_bytes(), file.mode);
     }
     machine.put(
@@ -177,13 +200,13 @@ fn each_is_repaired(subjects: &[Subject], script: impl Fn(&Subject) -> String) {
 }
 
 /// A script that makes a machine with one bootstrap document like one with another.
-fn difference(from: &Documents, to: &Documents) -> String {
-    let (before, after) = (files_of(&from.bootstrap), files_of(&to.bootstrap));
+fn difference(from: &Case, to: &Case) -> String {
+    let [before, after] = [from, to].map(|case| files_of(&case.bootstrap.document));
     let mut script = String::new();
     for (old, new) in before.iter().zip(&after) {
         if old.content != new.content {
-            let content = &new.content;
-            let _ = write!(script, "cat > '{}' << 'END'\n{content}\nEND\n", new.path);
+            let content = STANDARD.encode(&new.content);
+            let _ = writeln!(script, "base64 -d <<< {content} > '{}'", new.path);
         }
     }
     assert!(!script.is_empty(), "the documents differ");
@@ -191,11 +214,11 @@ fn difference(from: &Documents, to: &Documents) -> String {
 }
 
 /// The document has arrived byte for byte, and a second start of the unit did nothing.
-fn has_fetched_once(machine: &Stopped, documents: &Documents) {
-    let name = format!("{} ({:?})", documents.name, machine.release);
+fn has_fetched_once(machine: &Stopped, case: &Case) {
+    let name = format!("{} ({:?})", case.name, machine.release);
     assert_eq!(machine.shared("delays"), DELAYS, "{name}");
     assert!(
-        machine.has_content(&documents.provisioning),
+        machine.has_content(&case.provisioning.document),
         "{name}: {}",
         machine.shared("output")
     );
@@ -206,13 +229,9 @@ fn has_fetched_once(machine: &Stopped, documents: &Documents) {
 }
 
 /// The document is applied, and the setup is started once.
-fn has_the_files(machine: &Stopped, documents: &Documents) {
-    let name = format!("{} ({:?})", documents.name, machine.release);
-    let files = files_of(&documents.provisioning);
-    let missing: Vec<_> = files
-        .iter()
-        .flat_map(|file| file.missing_on(machine))
-        .collect();
+fn has_the_files(machine: &Stopped, case: &Case) {
+    let name = format!("{} ({:?})", case.name, machine.release);
+    let missing = missing_files(machine, &case.provisioning.document);
     assert!(missing.is_empty(), "{name}: {missing:#?}");
     let marker = "/etc/bootstrap-complete";
     assert!(machine.file(marker).is_some(), "{name}: {marker}");
@@ -231,13 +250,13 @@ fn has_the_files(machine: &Stopped, documents: &Documents) {
 }
 
 /// The document is where Ignition reads it, and the machine restarts, once.
-fn awaits_ignition(machine: &Stopped, documents: &Documents) {
-    let name = &documents.name;
+fn awaits_ignition(machine: &Stopped, case: &Case) {
+    let name = &case.name;
     let config = "/usr/share/oem/config.ign";
     assert_eq!(machine.mode(config), Some("600 0 0"), "{name}");
     assert_eq!(
         machine.file(config).as_deref(),
-        Some(documents.provisioning.as_slice()),
+        Some(case.provisioning.document.as_slice()),
         "{name}"
     );
     assert_eq!(

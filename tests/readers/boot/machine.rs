@@ -54,8 +54,11 @@ ssh_genkeytypes: [ed25519]
 /// The stages of a boot that write files, as the image's units start them.
 pub const EARLY_BOOT: &str = "cloud-init init --local\ncloud-init init\n";
 
-/// The stages of a boot that run commands.
-pub const LATE_BOOT: &str = "cloud-init modules --mode=config\ncloud-init modules --mode=final\n";
+/// All stages of a boot; the last ones run commands. What cloud-init says of it is kept before a
+/// bootstrap calls it again.
+pub const BOOT: &str = "cloud-init init --local\ncloud-init init\n\
+    cloud-init modules --mode=config\ncloud-init modules --mode=final\n\
+    cp /var/lib/cloud/data/result.json /mnt/\n";
 
 /// For what a machine does within seconds; generous for a busy computer.
 const PATIENCE: Duration = Duration::from_mins(3);

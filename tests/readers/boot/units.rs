@@ -1,10 +1,10 @@
 //! systemd reads the units of both documents on the machine itself: with the scripts that they
 //! start, and after the units of the release.
 
-use crate::boot::{
-    documents::{Access, Profile},
-    files::files_of,
-    machine::{Machine, Network, Release, Stopped},
+use crate::{
+    boot::machine::{Machine, Network, Release, Stopped},
+    cases::{Case, case, distinct, every_case},
+    documents::files_of,
 };
 
 /// What a node downloads before its units start, and where its package puts a unit.
@@ -24,21 +24,20 @@ const VERIFY: &str = "systemd-analyze verify --man=no --recursive-errors=no \
      /etc/systemd/system/*.service containerd.service\n";
 
 #[test]
-fn systemd_accepts_the_units_of_every_profile_on_the_machine() {
-    for profile in Profile::all() {
-        for release in Release::ALL {
-            let machine = verified(release, &profile, |text| text);
-            let name = profile.name;
-            assert!(machine.succeeded, "{name}, {release:?}: {}", machine.log);
-            assert_eq!(machine.log, "", "{name}, {release:?}");
-        }
+fn systemd_accepts_every_unit_on_the_machine() {
+    let units = |case: &'static Case| (case.name.clone(), case.texts_below("/etc/systemd/system/"));
+    let sets = distinct(every_case().iter().map(units));
+    assert!(sets.len() > 8, "the cases differ");
+    for ((name, _), release) in sets.iter().zip(Release::ALL.into_iter().cycle()) {
+        let machine = verified(release, case(name), |text| text);
+        assert!(machine.succeeded, "{name}, {release:?}: {}", machine.log);
+        assert_eq!(machine.log, "", "{name}, {release:?}");
     }
 }
 
 #[test]
 fn a_script_that_no_document_writes_and_a_wrong_value_are_seen() {
-    let profiles = Profile::all();
-    let profile = profiles.first().expect("there is a profile");
+    let case = case("osp-ubuntu/aws/1.34.1");
     for (from, to, complaint) in [
         (
             "/opt/bin/supervise.sh /",
@@ -51,18 +50,17 @@ fn a_script_that_no_document_writes_and_a_wrong_value_are_seen() {
             "LogRateLimitBurst",
         ),
     ] {
-        let machine = verified(Release::Trixie, profile, |text| text.replace(from, to));
+        let machine = verified(Release::Trixie, case, |text| text.replace(from, to));
         assert!(!machine.succeeded, "{complaint} is not seen");
         assert!(machine.log.contains(complaint), "{}", machine.log);
     }
 }
 
 /// A machine with the files of both documents, changed, and with what it would download.
-fn verified(release: Release, profile: &Profile, change: impl Fn(String) -> String) -> Stopped {
-    let documents = profile.render(&profile.provider(), &Access::unused());
+fn verified(release: Release, case: &Case, change: impl Fn(String) -> String) -> Stopped {
     let machine = Machine::new(release, b"#cloud-config\n");
-    for document in [&documents.bootstrap, &documents.provisioning] {
-        for file in files_of(document) {
+    for half in [&case.bootstrap, &case.provisioning] {
+        for file in files_of(&half.document) {
             machine.put(&file.path, change(file.content).as_bytes(), file.mode);
         }
     }

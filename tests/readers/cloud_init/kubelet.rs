@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::cases::{case, cloud_init_cases};
+use crate::{
+    cases::{case, case_of, every_case},
+    documents::parse,
+};
 
 #[test]
 fn the_configuration_has_the_documented_defaults() {
@@ -51,16 +54,22 @@ fn the_configuration_has_the_documented_defaults() {
 
 #[test]
 fn annotations_replace_the_defaults() {
-    let configuration = configuration("osp-ubuntu/openstack/annotated");
+    let configuration = configuration("osp-ubuntu/openstack/annotated-1.34.1");
     for (field, expected) in [
         ("containerLogMaxFiles", json!(7)),
         ("containerLogMaxSize", json!("50Mi")),
-        ("evictionHard", json!({ "memory.available": "5%" })),
+        (
+            "evictionHard",
+            json!({ "memory.available": "5%", "nodefs.available": "1Gi" }),
+        ),
         ("imageGCHighThresholdPercent", json!(80)),
         ("imageGCLowThresholdPercent", json!(0)),
         ("imageMinimumGCAge", json!("2m0s")),
         ("imageMaximumGCAge", json!("24h0m0s")),
-        ("kubeReserved", json!({ "cpu": "300m", "memory": "1Gi" })),
+        (
+            "kubeReserved",
+            json!({ "cpu": "300m", "memory": "1Gi", "ephemeral-storage": "2Gi" }),
+        ),
         ("maxPods", json!(222)),
         ("systemReserved", json!({ "cpu": "100m" })),
     ] {
@@ -69,7 +78,7 @@ fn annotations_replace_the_defaults() {
     let gates = json!({ "RotateKubeletServerCertificate": true, "UserNamespacesSupport": false });
     assert_eq!(configuration.get("featureGates"), Some(&gates));
     assert!(
-        unit("osp-ubuntu/openstack/annotated")
+        unit("osp-ubuntu/openstack/annotated-1.34.1")
             .contains("\"--register-with-taints=dedicated=gpu:NoSchedule\"")
     );
 }
@@ -113,25 +122,23 @@ fn a_hostile_taint_stays_one_word_of_the_unit() {
 
 #[test]
 fn every_supported_version_gets_the_tools_of_its_minor() {
-    for (kubelet, crictl) in [
-        ("1.33.5", "v1.33.0"),
-        ("1.34.1", "v1.34.0"),
-        ("1.35.0", "v1.35.0"),
-        ("1.36.0", "v1.36.0"),
-    ] {
-        let name = format!("osp-ubuntu/openstack/{kubelet}");
-        let setup = text(&name, "/opt/bin/setup");
-        assert!(
-            setup.contains(&format!("\nkube_version='v{kubelet}'\n")),
-            "{name}"
-        );
-        assert!(
-            setup.contains(&format!("\ncrictl_version='{crictl}'\n")),
-            "{name}"
-        );
-        assert!(setup.contains("\ncni_version='v1.9.1'\n"), "{name}");
-        assert!(setup.contains("\ncontainerd_version='2.2*'\n"), "{name}");
+    for case in every_case() {
+        if case.name.ends_with("/hostile") {
+            continue;
+        }
+        let kubelet = case.machine.kubelet;
+        let (minor, _) = kubelet.rsplit_once('.').expect("a version has three parts");
+        let setup = case.text("/opt/bin/setup");
+        for line in [
+            format!("\nkube_version='v{kubelet}'\n"),
+            format!("\ncrictl_version='v{minor}.0'\n"),
+            "\ncni_version='v1.9.1'\n".to_owned(),
+        ] {
+            assert!(setup.contains(&line), "{} without {line}", case.name);
+        }
     }
+    let setup = case("osp-ubuntu/openstack/1.34.1").text("/opt/bin/setup");
+    assert!(setup.contains("\ncontainerd_version='2.2*'\n"));
 }
 
 #[test]
@@ -146,11 +153,13 @@ fn the_configuration_fits_the_distribution() {
             Some(json!("/etc/kubernetes/resolv.conf")),
             None,
         ),
+        ("osp-flatcar", Some(resolved.clone()), None),
+        ("osp-flatcar-cloud-init", Some(resolved.clone()), None),
         ("osp-rhel", None, None),
         ("osp-rockylinux", None, None),
         ("osp-ubuntu", Some(resolved), None),
     ] {
-        let configuration = configuration(&format!("{profile}/aws/1.36.0"));
+        let configuration = configuration(&case_of(profile, "1.36.0").name);
         assert_eq!(
             configuration.get("resolvConf"),
             resolv_conf.as_ref(),
@@ -161,26 +170,10 @@ fn the_configuration_fits_the_distribution() {
     }
 }
 
-#[test]
-fn every_case_has_a_configuration_that_parses() {
-    for case in cloud_init_cases() {
-        assert!(configuration(&case.name).is_object(), "{}", case.name);
-    }
-}
-
 fn configuration(name: &str) -> Value {
-    serde_saphyr::from_str(text(name, "/etc/kubernetes/kubelet.conf"))
-        .expect("the configuration is YAML")
+    parse(case(name).text("/etc/kubernetes/kubelet.conf").as_bytes())
 }
 
 fn unit(name: &str) -> &'static str {
-    text(name, "/etc/systemd/system/kubelet.service")
-}
-
-fn text(name: &str, path: &str) -> &'static str {
-    case(name)
-        .provisioning
-        .texts
-        .get(path)
-        .expect("the file is there")
+    case(name).text("/etc/systemd/system/kubelet.service")
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 
 use crate::{
-    consumers::machines::{Change, Machine, Profile, every_profile},
+    cases::{Change, Machine, Profile, every_profile},
     programs::{consumer, in_namespaces, run, text},
 };
 
@@ -90,19 +90,21 @@ const PLACES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+const PLAIN: Case = Case {
+    name: "plain",
+    change: |_| {},
+    facts: &[],
+    image: "docker.io/library/x:1",
+    requests: &[
+        "https://registry-1.docker.io/v2/library/x/manifests/1",
+        "https://registry-1.docker.io/v2/library/x/manifests/1",
+    ],
+    told: &[],
+    deprecations: &[],
+};
+
 const CASES: &[Case] = &[
-    Case {
-        name: "plain",
-        change: |_| {},
-        facts: &[],
-        image: "docker.io/library/x:1",
-        requests: &[
-            "https://registry-1.docker.io/v2/library/x/manifests/1",
-            "https://registry-1.docker.io/v2/library/x/manifests/1",
-        ],
-        told: &[],
-        deprecations: &[],
-    },
+    PLAIN,
     Case {
         name: "sandbox image",
         change: |machine| {
@@ -112,8 +114,7 @@ const CASES: &[Case] = &[
         facts: &[("sandbox image", "registry.test/pause:3.10")],
         image: "registry.test/pause:3.10",
         requests: &["https://registry.test/v2/pause/manifests/3.10"],
-        told: &[],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "device ownership",
@@ -121,8 +122,7 @@ const CASES: &[Case] = &[
         facts: &[("device ownership", "true")],
         image: "quay.io/x:1",
         requests: &["https://quay.io/v2/x/manifests/1"],
-        told: &[],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "mirrors in their order",
@@ -136,36 +136,28 @@ const CASES: &[Case] = &[
                 ],
             );
         },
-        facts: &[],
-        image: "docker.io/library/x:1",
         requests: &[
             "https://z.test/v2/proxy/library/x/manifests/1?ns=docker.io",
             "http://a.test/v2/library/x/manifests/1?ns=docker.io",
             "https://registry-1.docker.io/v2/library/x/manifests/1",
         ],
-        told: &[],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "any registry",
         change: |machine| mirror(machine, "*", &["https://mirror.test"]),
-        facts: &[],
         image: "quay.io/x:1",
         requests: &[
             "https://mirror.test/v2/x/manifests/1?ns=quay.io",
             "https://quay.io/v2/x/manifests/1",
         ],
-        told: &[],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "a registry that nobody vouches for",
-        change: |_| {},
-        facts: &[],
         image: "own.test:5000/x:1",
         requests: &["https://own.test:5000/v2/x/manifests/1"],
-        told: &[],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "insecure registry",
@@ -173,7 +165,6 @@ const CASES: &[Case] = &[
             let insecure = &mut machine.settings.insecure_registries;
             insecure.push("own.test:5000".to_owned());
         },
-        facts: &[],
         image: "own.test:5000/x:1",
         // The entry for the registry as a mirror of itself, and then the registry, verified.
         requests: &[
@@ -181,7 +172,7 @@ const CASES: &[Case] = &[
             "https://own.test:5000/v2/x/manifests/1",
         ],
         told: &["None"],
-        deprecations: &[],
+        ..PLAIN
     },
     Case {
         name: "credentials",
@@ -196,7 +187,6 @@ const CASES: &[Case] = &[
             let registry = "https://own.test:5000".to_owned();
             machine.credentials.insert(registry, credential);
         },
-        facts: &[],
         image: "own.test:5000/x:1",
         // Without and with them, and then the registry, verified.
         requests: &[
@@ -206,6 +196,7 @@ const CASES: &[Case] = &[
         ],
         told: &["None", "Basic dXNlcjpwYXNz"],
         deprecations: &["cri-registry-configs"],
+        ..PLAIN
     },
 ];
 
@@ -218,8 +209,8 @@ fn mirror(machine: &mut Machine, registry: &str, urls: &[&str]) {
 #[test]
 fn containerd_starts_and_asks_the_registries_that_the_settings_name() {
     for case in CASES {
-        for files in distinct_files(case) {
-            for containerd in containerds(&files) {
+        for (files, containerds) in distinct_files(case) {
+            for containerd in containerds {
                 let name = format!("{}, {}", case.name, containerd.display());
                 let started = start(&containerd, &files, case.image);
                 let expected: BTreeMap<_, _> = FACTS.iter().chain(case.facts).copied().collect();
@@ -246,20 +237,6 @@ fn containerd_1_refuses_a_configuration_of_version_3() {
     assert!(!output.status.success(), "the check is without teeth");
     let said = text(&output);
     assert!(said.contains("the max version is `2`"), "{said}");
-}
-
-#[test]
-fn containerd_1_is_checked_like_containerd_2() {
-    let config = "version = 2\n[metrics]\naddress = \"127.0.0.1:1338\"\n\
-        [plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"registry.test/pause:1\"\n";
-    for containerd in containerds(&of_config(config)) {
-        let started = start(&containerd, &of_config(config), "quay.io/x:1");
-        let expected = ("sandbox image", "registry.test/pause:1".to_owned());
-        let found = facts(&started.dump, std::iter::once(&expected.0));
-        assert_eq!(found, BTreeMap::from([expected]));
-        assert_eq!(started.requests(), ["https://quay.io/v2/x/manifests/1"]);
-        started.assert_healthy(&containerd.display().to_string());
-    }
 }
 
 #[test]
@@ -362,30 +339,28 @@ fn facts<'a>(
         .collect()
 }
 
-/// The configurations of all default profiles, each once.
-fn distinct_files(case: &Case) -> BTreeSet<Files> {
+/// The configurations of all default profiles, each once, with the containerds that have to take
+/// it: Amazon Linux 2 and some releases of Flatcar have 1.7, which reads no version after the
+/// second.
+fn distinct_files(case: &Case) -> BTreeSet<(Files, Vec<PathBuf>)> {
     let of_profile = |profile: &'static Profile| {
         let mut machine = profile.machine();
         (case.change)(&mut machine);
-        let rendering = profile.render(case.name, &machine);
-        let files = rendering.files_below("/etc/containerd/");
-        assert!(files.contains_key("config.toml"), "{}", rendering.name);
-        let files = files.into_iter();
-        files
-            .map(|(path, data)| (path.to_owned(), data.to_owned()))
-            .collect()
+        let files = profile
+            .render(case.name, machine)
+            .texts_below("/etc/containerd/");
+        let (two, three) = ("version = 2\n", "version = 3\n");
+        let (version, containerds) = match profile.name.as_str() {
+            "osp-amzn2" | "osp-flatcar" | "osp-flatcar-cloud-init" => {
+                (two, vec![containerd_1(), containerd_2()])
+            }
+            _ => (three, vec![containerd_2()]),
+        };
+        let config = files.get("config.toml").expect("there is a configuration");
+        assert!(config.starts_with(version), "{}: {config}", profile.name);
+        (files, containerds)
     };
     every_profile().iter().map(of_profile).collect()
-}
-
-/// The containerds that have to take a configuration.
-fn containerds(files: &Files) -> Vec<PathBuf> {
-    let config = files.get("config.toml").expect("there is a configuration");
-    if config.starts_with("version = 2\n") {
-        vec![containerd_1(), containerd_2()]
-    } else {
-        vec![containerd_2()]
-    }
 }
 
 fn containerd_1() -> PathBuf {

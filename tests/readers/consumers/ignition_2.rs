@@ -23,6 +23,9 @@ const UNIT_TYPES: [&str; 8] = [
     "timer",
 ];
 
+/// The units that an image has: no document has their text.
+const IMAGE_UNITS: [&str; 1] = ["containerd.service"];
+
 /// Folders of the kernel, not of a disk: what is written there happens to the machine at once.
 const KERNEL_FOLDERS: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
 
@@ -55,8 +58,13 @@ pub fn problems(document: &Value) -> Vec<String> {
             found.add(path, "is written twice");
         }
     }
+    let mut units = BTreeSet::new();
     for unit in list(document, "/systemd/units") {
-        found.unit(unit);
+        found.unit(document, unit);
+        let name = unit["name"].as_str().unwrap_or_default();
+        if !units.insert(name) {
+            found.add(name, "is there twice");
+        }
     }
     for user in list(document, "/passwd/users") {
         found.keys("user", user, &["name", "sshAuthorizedKeys"]);
@@ -102,7 +110,8 @@ impl Found {
         if file["filesystem"] != json!("root") {
             self.add(path, "names no filesystem");
         }
-        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        let mut parts = path.split('/').skip(1);
+        if !path.starts_with('/') || parts.any(|part| matches!(part, "" | "." | "..")) {
             self.add(path, "is no absolute path");
         }
         if file["mode"].as_u64().is_none_or(|mode| mode > MODE_MAX) {
@@ -113,7 +122,7 @@ impl Found {
         }
     }
 
-    fn unit(&mut self, unit: &Value) {
+    fn unit(&mut self, document: &Value, unit: &Value) {
         let name = unit["name"].as_str().unwrap_or_default();
         self.keys(
             name,
@@ -128,7 +137,17 @@ impl Found {
         if text.is_some_and(|text| !is_unit_text(text)) {
             self.add(name, "is no unit");
         }
-        let installs = text.is_none_or(|text| text.lines().any(|line| line == "[Install]"));
+        let path = format!("/etc/systemd/system/{name}");
+        let mut files = list(document, "/storage/files").iter();
+        let file = files.find(|file| file["path"] == *path).and_then(contents);
+        if text.is_some() && file.is_some() {
+            self.add(name, "is a file, too");
+        }
+        let file = file.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let installs = text.or(file.as_deref()).map_or_else(
+            || IMAGE_UNITS.contains(&name),
+            |text| text.lines().any(|line| line == "[Install]"),
+        );
         if unit["enabled"] == json!(true) && !installs {
             self.add(name, "is enabled without an [Install] section");
         }
@@ -196,7 +215,9 @@ fn unescape(data: &str) -> Option<Vec<u8>> {
                 let mut digit = || char::from(bytes.next()?).to_digit(16);
                 u8::try_from(digit()? * 16 + digit()?).ok()?
             }
-            other => other,
+            // Of a URL, and nothing that would have to be escaped in one.
+            other if other.is_ascii_graphic() => other,
+            _ => return None,
         });
     }
     Some(out)
@@ -280,10 +301,17 @@ fn a_fault_of_a_file_is_reported() {
         (&at("filesystem"), json!(null), "/etc/a names no filesystem"),
         (&at("path"), json!("a"), "a is no absolute path"),
         (&at("path"), json!("/../a"), "/../a is no absolute path"),
+        (&at("path"), json!("/a//b"), "/a//b is no absolute path"),
         (&at("mode"), json!(0o10000), mode),
         (&at("mode"), json!("0644"), mode),
         (&at("contents"), json!({ "source": "data:a" }), unread),
         (&at("contents"), json!({ "source": "data:,%2" }), unread),
+        (&at("contents"), json!({ "source": "data:,a b" }), unread),
+        (
+            &at("path"),
+            json!("/etc/systemd/system/a.service"),
+            "a.service is a file, too",
+        ),
         (
             &at("contents"),
             json!({ "sauce": "" }),
@@ -295,13 +323,20 @@ fn a_fault_of_a_file_is_reported() {
             "/b has the unknown key overwrite",
         ),
     ]);
-    let mut document = sound();
-    let files = document
-        .pointer_mut("/storage/files")
-        .and_then(Value::as_array_mut);
-    let files = files.expect("there are files");
-    files.extend(files.clone());
-    assert_eq!(problems(&document), ["/etc/a is written twice"]);
+}
+
+#[test]
+fn what_is_there_twice_is_reported() {
+    for (place, expected) in [
+        ("/storage/files", "/etc/a is written twice"),
+        ("/systemd/units", "a.service is there twice"),
+    ] {
+        let mut document = sound();
+        let elements = document.pointer_mut(place).and_then(Value::as_array_mut);
+        let elements = elements.expect("it is a list");
+        elements.extend(elements.clone());
+        assert_eq!(problems(&document), [expected]);
+    }
 }
 
 #[test]
@@ -326,6 +361,7 @@ fn a_fault_of_a_unit_or_of_the_document_is_reported() {
             json!("[Service]\n"),
             "a.service is enabled without",
         ),
+        (&at("contents"), json!(null), "a.service is enabled without"),
         (
             &at("contents"),
             json!("A=b\n[Install]\n"),

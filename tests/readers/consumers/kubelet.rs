@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
 use crate::{
-    consumers::machines::{distinct, every_rendering},
+    cases::{Case, distinct, every_case},
     programs::{command, consumer, run, text},
 };
 
@@ -22,10 +22,9 @@ kubeReserved: {cpu: 200m}
 
 #[test]
 fn the_kubelet_reads_every_configuration_of_every_profile() {
-    let configurations = every_rendering().iter().map(|rendering| {
-        let text = rendering.file(PATH);
-        let text = text.unwrap_or_else(|| panic!("{} writes no {PATH}", rendering.name));
-        (rendering.name.clone(), text.to_owned())
+    let configurations = every_case().iter().map(|case| {
+        let name = case.name.replace('/', "-");
+        (name, case.text(PATH).to_owned())
     });
     let configurations = distinct(configurations);
     assert!(configurations.len() > 4, "the machines differ");
@@ -83,10 +82,10 @@ fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
         "tests/consumers follows loadtest/nodes/kubelet-1.36"
     );
     let containerd = version(&consumers, "github.com/containerd/containerd/v2 ");
-    let installed: BTreeSet<_> = every_rendering()
+    let installed: BTreeSet<_> = every_case()
         .iter()
-        .flat_map(|rendering| rendering.files_below("/opt/bin/").into_values())
-        .filter_map(|script| script.split_once("\ncontainerd_version='"))
+        .flat_map(Case::texts)
+        .filter_map(|(_, script)| script.split_once("\ncontainerd_version='"))
         .filter_map(|(_, rest)| rest.split(['*', '\'']).next())
         .filter(|version| version.starts_with("2."))
         .collect();

@@ -1,7 +1,6 @@
 //! The scripts that run for as long as a machine does, or until another script succeeds.
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader},
     process::Stdio,
     sync::mpsc,
@@ -9,38 +8,25 @@ use std::{
 };
 
 use crate::{
-    cases,
-    programs::{command, run, text, write_program},
+    cases::case,
+    programs::{command, run, text},
+    root::Root,
 };
+
+const SUPERVISE: &str = "/opt/bin/supervise.sh";
 
 #[test]
 fn supervise_waits_longer_each_time_and_keeps_a_bounded_log() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let at = |name: &str| folder.path().join(name);
-    let case = cases::case("osp-ubuntu/aws/1.34.1");
-    let supervise = case
-        .bootstrap
-        .texts
-        .get("/opt/bin/supervise.sh")
-        .expect("the script is there");
-    fs::write(at("supervise.sh"), supervise).expect("a script can be written");
-    write_program(
-        &at("sleep"),
-        "#!/bin/bash\necho \"$1\" >> \"$(dirname \"$0\")/delays\"\n",
-    );
-    write_program(
-        &at("attempt"),
+    let root = Root::new();
+    root.place(case("osp-ubuntu/aws/1.34.1"), SUPERVISE);
+    root.install(
+        "attempt",
         "#!/bin/bash\nseq -f 'line %g' 100000\n\
-         [ \"$(wc -l < \"$(dirname \"$0\")/delays\")\" -ge 10 ]\n",
+         [ \"$(wc -l < \"${0%/bin/*}/delays\")\" -ge 10 ]\n",
     );
-    fs::write(at("delays"), "").expect("a list can be written");
-    let path = format!("{}:/usr/bin:/bin", folder.path().display());
-    let output = run(command("bash")
-        .env("PATH", path)
-        .arg(at("supervise.sh"))
-        .arg(at("attempt")));
+    let output = run(&mut root.bash(&[SUPERVISE, "bin/attempt"]));
     assert!(output.status.success(), "{}", text(&output));
-    let delays = fs::read_to_string(at("delays")).expect("the delays were noted");
+    let delays = root.read("delays");
     let delays: Vec<_> = delays.lines().collect();
     assert_eq!(
         delays,
@@ -54,19 +40,15 @@ fn supervise_waits_longer_each_time_and_keeps_a_bounded_log() {
 
 #[test]
 fn the_stages_of_an_attempt_are_passed_on_before_it_ends_however_much_it_prints() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let at = |name: &str| folder.path().join(name);
-    let case = cases::case("osp-ubuntu/aws/1.34.1");
-    let supervise = &case.bootstrap.texts["/opt/bin/supervise.sh"];
-    fs::write(at("supervise.sh"), supervise).expect("a script can be written");
+    let root = Root::new();
+    root.place(case("osp-ubuntu/aws/1.34.1"), SUPERVISE);
     // It ends when its input does.
-    write_program(
-        &at("attempt"),
+    root.install(
+        "attempt",
         "#!/bin/bash\necho begun\nseq 1000\necho 'attempt: a stage'\ncat\n",
     );
-    let mut running = command("bash")
-        .arg(at("supervise.sh"))
-        .arg(at("attempt"))
+    let mut running = root
+        .bash(&[SUPERVISE, "bin/attempt"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -95,11 +77,8 @@ fn the_stages_of_an_attempt_are_passed_on_before_it_ends_however_much_it_prints(
 
 #[test]
 fn a_service_is_restarted_a_minute_after_it_last_answered() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let script = folder.path().join("health-monitor.sh");
-    let case = cases::case("osp-ubuntu/aws/1.34.1");
-    let monitor = &case.provisioning.texts["/opt/bin/health-monitor.sh"];
-    fs::write(&script, monitor).expect("a script can be written");
+    let root = Root::new();
+    root.place(case("osp-ubuntu/aws/1.34.1"), "/opt/bin/health-monitor.sh");
     // Functions of its own shell, whose clock they set: what hangs takes as long as it may.
     let stubs = "sleep() { SECONDS=$((SECONDS + $1)); }
         curl() { SECONDS=$((SECONDS + 10)); return $((SECONDS > 100)); }
@@ -110,7 +89,7 @@ fn a_service_is_restarted_a_minute_after_it_last_answered() {
     for (service, answered, most) in [("kubelet", 100, 20), ("containerd", 90, 30)] {
         let output = run(command("bash")
             .args(["-c", stubs, "stubs"])
-            .arg(&script)
+            .arg(root.at("/opt/bin/health-monitor.sh"))
             .arg(service));
         let said = String::from_utf8_lossy(&output.stdout);
         let restarted = format!("restart {service}.service at ");

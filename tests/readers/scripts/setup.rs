@@ -1,36 +1,24 @@
-//! The setup scripts run as far as a test can: in a folder that stands for the machine's root, with
-//! programs that note what they are asked for in place of those that would change a machine.
+//! The setup scripts, with programs that note what they are asked for in place of those that would
+//! change a machine.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
-
-use tempfile::TempDir;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
-    cases::{Case, case, cloud_init_cases, profile_names},
-    programs::{command, run, text, write_program},
-    root::{DOWNLOAD, NOTE, listed, moved},
+    cases::{Case, case, case_of, cloud_init_cases, every_case, profile_names},
+    programs::{run, text},
+    root::{NOTE, Root},
 };
 
-/// The programs that a test must not run, or that a machine has and this one may lack.
-const NOTED: [&str; 13] = [
-    "amazon-linux-extras",
-    "apt-get",
-    "apt-mark",
-    "dnf",
-    "hostnamectl",
-    "rpm",
-    "setenforce",
-    "sysctl",
-    "systemctl",
-    "tar",
-    "update-ca-certificates",
-    "update-ca-trust",
-    "yum",
-];
+/// In place of curl: notes the URL, and answers with a content or with the checksum of that
+/// content.
+const DOWNLOAD: &str = "#!/bin/bash
+echo \"${!#}\" >> \"${0%/bin/*}/fetched\"
+echo curl >> \"${0%/bin/*}/calls\"
+case \"${!#}\" in
+  *.sha256) printf content | sha256sum ;;
+  *) printf content ;;
+esac
+";
 
 /// A machine by its `/etc/os-release`, and how its list of repositories ends.
 #[derive(Clone, Copy)]
@@ -40,7 +28,7 @@ struct Distribution {
     repository: &'static str,
 }
 
-const DISTRIBUTIONS: [Distribution; 10] = [
+const DISTRIBUTIONS: [Distribution; 12] = [
     Distribution {
         profile: "osp-amzn2",
         release: "ID=\"amzn\"\nVERSION_ID=\"2\"\n",
@@ -60,6 +48,16 @@ const DISTRIBUTIONS: [Distribution; 10] = [
         profile: "osp-debian",
         release: "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\n",
         repository: "https://download.docker.com/linux/debian trixie stable",
+    },
+    Distribution {
+        profile: "osp-flatcar",
+        release: "ID=flatcar\n",
+        repository: "",
+    },
+    Distribution {
+        profile: "osp-flatcar-cloud-init",
+        release: "ID=flatcar\n",
+        repository: "",
     },
     Distribution {
         profile: "osp-rhel",
@@ -93,9 +91,9 @@ const DISTRIBUTIONS: [Distribution; 10] = [
     },
 ];
 
-/// What a script did.
+/// A machine that runs its setup.
 struct Setup {
-    root: TempDir,
+    root: Root,
 }
 
 impl Setup {
@@ -105,83 +103,52 @@ impl Setup {
         setup
     }
 
-    /// On the first distribution of the profile, with nothing special.
-    fn run_default(profile: &str) -> Self {
-        let case = case(&format!("{profile}/aws/1.34.1"));
-        Self::run(case, of_profile(profile), "x86_64")
-    }
-
     fn prepare(distribution: Distribution, processor: &str) -> Self {
-        let root = tempfile::tempdir().expect("a temporary folder can be made");
-        let setup = Self { root };
-        for folder in [
-            "bin",
-            "etc/apt/sources.list.d",
-            "etc/dnf",
-            "etc/yum.repos.d",
-            "opt/bin",
-            "proc",
-            "run",
-        ] {
-            fs::create_dir_all(setup.at(folder)).expect("a folder can be made");
-        }
-        for name in NOTED {
-            write_program(&setup.at("bin").join(name), NOTE);
-        }
-        write_program(&setup.at("bin/curl"), DOWNLOAD);
+        let root = Root::new();
+        root.install("curl", DOWNLOAD);
+        root.install("modinfo", "#!/bin/bash\nexit 1\n");
         let uname = format!(
             "#!/bin/bash\nif [ \"${{1:-}}\" = -r ]; then echo 6.12; else echo {processor}; fi\n"
         );
-        write_program(&setup.at("bin/modinfo"), "#!/bin/bash\nexit 1\n");
-        write_program(&setup.at("bin/uname"), &uname);
-        for path in [
-            "opt/disable-swap.sh",
-            "opt/load-kernel-modules.sh",
-            "opt/bin/setup_net_env.sh",
-            "opt/bin/fetch-kubelet-kubeconfig",
+        root.install("uname", &uname);
+        for script in [
+            "../opt/disable-swap.sh",
+            "../opt/load-kernel-modules.sh",
+            "../opt/bin/setup_net_env.sh",
+            "../opt/bin/fetch-kubelet-kubeconfig",
         ] {
-            write_program(&setup.at(path), "#!/bin/bash\n");
+            root.install(script, "#!/bin/bash\n");
         }
-        setup.write("etc/os-release", distribution.release);
-        setup.write("proc/locks", "");
-        setup.write("calls", "");
-        setup.write("fetched", "");
-        setup
+        root.write("etc/os-release", distribution.release);
+        root.write("fetched", "");
+        Self { root }
     }
 
     fn execute(&self, case: &Case) {
-        let script = case
-            .provisioning
-            .texts
-            .get("/opt/bin/setup")
-            .expect("the script is there");
-        self.write("setup", &moved(script, self.root.path()));
-        let path = format!("{}:/usr/bin:/bin", self.at("bin").display());
-        let output = run(command("bash").env("PATH", path).arg(self.at("setup")));
+        let output = self.root.run(case, "/opt/bin/setup");
         assert!(output.status.success(), "{}: {}", case.name, text(&output));
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        self.root.path().join(path)
-    }
-
-    fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at(path)).expect("the script wrote the file")
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        fs::write(self.at(path), text).expect("a file can be written");
+        let calls = self.root.calls();
+        for call in [
+            "systemctl restart containerd.service",
+            "systemctl restart kubelet.service",
+            "systemctl disable setup.service",
+        ] {
+            let is_called = calls.iter().any(|found| found == call);
+            assert!(is_called, "{} without {call}: {calls:?}", case.name);
+        }
+        assert!(self.root.at("etc/setup-complete").is_file());
     }
 
     fn fetched(&self) -> BTreeSet<String> {
-        self.read("fetched").lines().map(str::to_owned).collect()
+        let fetched = self.root.read("fetched");
+        fetched.lines().map(str::to_owned).collect()
     }
 
     /// The packages that were asked for.
     fn packages(&self) -> BTreeSet<String> {
-        let calls = self.read("calls");
+        let calls = self.root.calls();
         calls
-            .lines()
+            .iter()
             .filter_map(|call| call.split_once(" install "))
             .flat_map(|(_, words)| words.split_whitespace())
             .filter(|word| !word.starts_with('-') && !word.contains("::"))
@@ -192,24 +159,28 @@ impl Setup {
 
 #[test]
 fn a_machine_fetches_what_its_profile_lists_and_nothing_else() {
-    for profile in profile_names(cloud_init_cases()) {
+    for profile in profile_names(every_case().iter()) {
         let distribution = of_profile(profile);
         for special in ["1.36.0", "mirrored"] {
-            let case = case(&format!("{profile}/aws/{special}"));
+            let case = case_of(profile, special);
             let amd64 = Setup::run(case, distribution, "x86_64");
             let arm64 = Setup::run(case, distribution, "aarch64");
             let fetched = &amd64.fetched() | &arm64.fetched();
-            let expected = &listed(case, "file") | &listed(case, "checksum");
+            let expected = &case.listed("file") | &case.listed("checksum");
             assert_eq!(fetched, expected, "{}", case.name);
             for (setup, other) in [(&amd64, "arm64"), (&arm64, "amd64")] {
                 let is_other = |url: &String| url.contains(other);
                 assert!(!setup.fetched().iter().any(is_other), "{}", case.name);
             }
-            assert_eq!(amd64.packages(), listed(case, "package"), "{}", case.name);
+            assert_eq!(amd64.packages(), case.listed("package"), "{}", case.name);
             assert_eq!(arm64.packages(), amd64.packages(), "{}", case.name);
             if special == "mirrored" {
                 let is_mirrored = |url: &String| url.starts_with("https://mirror.example.com/");
                 assert!(fetched.iter().all(is_mirrored), "{fetched:?}");
+            }
+            if profile.starts_with("osp-flatcar") {
+                let [bootstrap, _] = case.artefacts();
+                assert_eq!(bootstrap.trim(), "", "the image has all that is needed");
             }
         }
     }
@@ -218,14 +189,14 @@ fn a_machine_fetches_what_its_profile_lists_and_nothing_else() {
 #[test]
 fn a_machine_takes_containerd_from_the_repository_of_its_distribution() {
     for distribution in DISTRIBUTIONS {
-        let case = case(&format!("{}/aws/1.34.1", distribution.profile));
+        let case = case_of(distribution.profile, "1.34.1");
         let setup = Setup::run(case, distribution, "x86_64");
         let lists = [
             "etc/apt/sources.list.d/containerd.list",
             "etc/yum.repos.d/containerd.repo",
         ];
         let list: String = lists
-            .map(|path| fs::read_to_string(setup.at(path)).unwrap_or_default())
+            .map(|path| fs::read_to_string(setup.root.at(path)).unwrap_or_default())
             .concat();
         let ends_so = |line: &str| line.ends_with(distribution.repository);
         if distribution.repository.is_empty() {
@@ -246,11 +217,11 @@ fn an_image_with_containerd_needs_no_repository() {
         ] {
             let setup = Setup::prepare(of_profile(profile), "x86_64");
             let query = format!("#!/bin/bash\nprintf %s '{installed}'\n");
-            write_program(&setup.at("bin/dpkg-query"), &query);
-            setup.execute(case(&format!("{profile}/aws/1.34.1")));
+            setup.root.install("dpkg-query", &query);
+            setup.execute(case_of(profile, "1.34.1"));
             let has_key = setup.fetched().iter().any(|url| url.ends_with("/gpg"));
             assert_eq!(has_key, !is_right, "{profile} {installed}");
-            let calls = setup.read("calls");
+            let calls = setup.root.read("calls");
             assert!(calls.contains("apt-mark hold containerd.io\n"), "{calls}");
             let installs = setup
                 .packages()
@@ -269,9 +240,9 @@ fn what_is_trusted_already_is_not_added_again() {
     ] {
         let setup = Setup::prepare(of_profile(profile), "x86_64");
         for _ in 0..2 {
-            setup.execute(case(&format!("{profile}/aws/large")));
+            setup.execute(case_of(profile, "large"));
         }
-        let calls = setup.read("calls");
+        let calls = setup.root.read("calls");
         let times = calls.lines().filter(|call| call.starts_with(command));
         assert_eq!(times.count(), 1, "{calls}");
     }
@@ -293,10 +264,10 @@ fn amazon_linux_takes_containerd_from_amazon_and_keeps_it() {
             "etc/dnf/dnf.conf",
         ),
     ] {
-        let setup = Setup::run_default(profile);
-        let found = setup.read("calls");
+        let setup = Setup::run(case_of(profile, "1.34.1"), of_profile(profile), "x86_64");
+        let found = setup.root.read("calls");
         assert!(found.contains(calls), "{found}");
-        assert_eq!(setup.read(settings), "exclude=containerd\n");
+        assert_eq!(setup.root.read(settings), "exclude=containerd\n");
     }
 }
 
@@ -340,15 +311,17 @@ fn a_mirror_replaces_the_archive_in_both_forms_of_apts_lists() {
             ],
         ),
     ] {
-        let case = case(&format!("{name}/aws/mirrored"));
         let setup = Setup::prepare(of_profile(name), "x86_64");
         for (path, text) in lists {
-            setup.write(path, text);
+            setup.root.write(path, text);
         }
-        setup.execute(case);
+        setup.execute(case_of(name, "mirrored"));
         let list = format!("etc/apt/sources.list.d/{}.sources", &name[4..]);
         assert_eq!(
-            [setup.read("etc/apt/sources.list"), setup.read(&list)],
+            [
+                setup.root.read("etc/apt/sources.list"),
+                setup.root.read(&list)
+            ],
             expected
         );
     }
@@ -361,11 +334,11 @@ fn a_mirror_replaces_the_repositories_that_an_rpm_image_names() {
         ("osp-centos-stream", "centosStreamArchiveURL/10-stream"),
     ] {
         let setup = Setup::prepare(of_profile(profile), "x86_64");
-        let keys = setup.at("etc/pki/rpm-gpg");
+        let keys = setup.root.at("etc/pki/rpm-gpg");
         fs::create_dir_all(&keys).expect("a folder can be made");
         fs::write(keys.join("RPM-GPG-KEY-a"), "").expect("a key can be written");
-        setup.execute(case(&format!("{profile}/aws/mirrored")));
-        let list = setup.read("etc/yum.repos.d/archive.repo");
+        setup.execute(case_of(profile, "mirrored"));
+        let list = setup.root.read("etc/yum.repos.d/archive.repo");
         for part in ["BaseOS", "AppStream"] {
             let expected = format!(
                 "[archive-{part}]\nname={part}\n\
@@ -375,7 +348,7 @@ fn a_mirror_replaces_the_repositories_that_an_rpm_image_names() {
             );
             assert!(list.contains(&expected), "{list}");
         }
-        let calls = setup.read("calls");
+        let calls = setup.root.read("calls");
         let mut installs = calls.lines().filter(|call| call.contains(" install "));
         let is_mirrored = |call: &str| call.contains("--disablerepo=* --enablerepo=archive-*");
         assert!(installs.all(is_mirrored), "{calls}");
@@ -385,19 +358,18 @@ fn a_mirror_replaces_the_repositories_that_an_rpm_image_names() {
 #[test]
 fn a_machine_trusts_the_hosts_certificates_before_it_fetches_anything() {
     for profile in profile_names(cloud_init_cases()) {
-        let case = case(&format!("{profile}/aws/proxy"));
-        let setup = Setup::run(case, of_profile(profile), "x86_64");
+        let setup = Setup::run(case_of(profile, "proxy"), of_profile(profile), "x86_64");
         let folders = [
             "usr/local/share/ca-certificates",
             "etc/pki/ca-trust/source/anchors",
         ];
-        let is_there = |folder: &&str| setup.at(folder).join("osm-1.crt").is_file();
+        let is_there = |folder: &&str| setup.root.at(folder).join("osm-1.crt").is_file();
         assert_eq!(
             folders.iter().filter(|folder| is_there(folder)).count(),
             1,
             "{profile}"
         );
-        let calls = setup.read("calls");
+        let calls = setup.root.read("calls");
         let trusts = |call: &str| call.starts_with("update-ca-");
         let fetches = |call: &str| {
             ["apt-get", "curl", "dnf", "yum"]
@@ -417,28 +389,25 @@ fn a_bootstrap_installs_only_the_tools_that_are_missing() {
         ("osp-ubuntu", "--no-install-recommends jq\n"),
     ] {
         for has_jq in [false, true] {
-            let setup = Setup::prepare(of_profile(profile), "x86_64");
+            let root = Setup::prepare(of_profile(profile), "x86_64").root;
             for name in [
                 "awk", "bash", "cat", "grep", "mkdir", "mv", "rm", "stat", "touch",
             ] {
                 let found = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
                 let program = found.iter().find(|path| path.exists());
                 let program = program.expect("a usual program is on this machine");
-                std::os::unix::fs::symlink(program, setup.at("bin").join(name))
+                std::os::unix::fs::symlink(program, root.at("bin").join(name))
                     .expect("a link can be made");
             }
             if has_jq {
-                write_program(&setup.at("bin/jq"), NOTE);
+                root.install("jq", NOTE);
             }
-            let case = case(&format!("{profile}/aws/1.34.1"));
-            let script = &case.bootstrap.texts["/opt/bin/bootstrap"];
+            let script = case_of(profile, "1.34.1").text("/opt/bin/bootstrap");
             let (start, _) = script.split_once("fetch_secret() {").expect("it fetches");
-            setup.write("bootstrap", &moved(start, setup.root.path()));
-            let output = run(command("/bin/bash")
-                .env("PATH", setup.at("bin"))
-                .arg(setup.at("bootstrap")));
+            root.write("bootstrap", &root.moved(start));
+            let output = run(root.bash(&["bootstrap"]).env("PATH", root.at("bin")));
             assert!(output.status.success(), "{profile}: {}", text(&output));
-            let calls = setup.read("calls");
+            let calls = root.read("calls");
             assert_eq!(calls.ends_with(expected), !has_jq, "{profile}: {calls}");
             assert_eq!(calls.is_empty(), has_jq, "{profile}: {calls}");
         }
@@ -457,8 +426,8 @@ fn a_virtual_machine_gets_what_its_host_wants() {
         let (profile, _) = case_name.split_once('/').expect("a profile is named");
         let setup = Setup::run(case, of_profile(profile), "x86_64");
         assert!(setup.packages().contains(package), "{case_name}");
-        assert!(listed(case, "package").contains(package), "{case_name}");
-        let calls = setup.read("calls");
+        assert!(case.listed("package").contains(package), "{case_name}");
+        let calls = setup.root.read("calls");
         let starts_initiator = calls.contains("systemctl restart iscsid.service\n");
         assert_eq!(starts_initiator, package == "open-iscsi", "{case_name}");
     }

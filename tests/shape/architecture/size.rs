@@ -42,7 +42,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/install", 3090),
     ("tests/kkp", 70),
     ("tests/pages", 801),
-    ("tests/readers", 5747),
+    ("tests/readers", 4740),
     ("tests/rendering", 1098),
     ("tests/shape", 4258),
     ("tests/simulation", 2218),
