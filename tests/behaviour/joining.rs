@@ -298,6 +298,9 @@ async fn run_what_is_asked(tenant: &Tenant) {
             .secrets()
             .delete(name, &DeleteParams::default())
             .await;
+        // Who looks again only once the condition can say what came of it does not delete the
+        // new one as well.
+        has_been_read(tenant, Timestamp::now()).await;
     }
 }
 

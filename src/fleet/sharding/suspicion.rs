@@ -150,10 +150,11 @@ impl Crashes {
     }
 
     /// Forgets incidents that are too old at `now`, in seconds since 1970, and the earliest ones if
-    /// there are too many.
+    /// there are too many. One that lies further ahead than two crashes may be apart was recorded
+    /// by a clock that was wrong, and is forgotten, too: its tenants would wait until then.
     pub fn prune(&mut self, now: i64) {
-        self.0
-            .retain(|it| now.abs_diff(it.at) < KEPT_SECONDS.unsigned_abs());
+        let times = now - KEPT_SECONDS + 1..=now + RELATED_SECONDS;
+        self.0.retain(|it| times.contains(&it.at));
         while self.0.len() > KEPT_MAX {
             self.0.pop_first();
         }

@@ -34,7 +34,7 @@ const TESTS: &[(&str, usize)] = &[
     ("loadtest/fake-cluster", 9321),
     ("loadtest/src", 11252),
     ("loadtest/tests", 624),
-    ("tests/behaviour", 11944),
+    ("tests/behaviour", 11947),
     ("tests/cli", 1171),
     ("tests/fuzz", 366),
     ("tests/hostile", 607),

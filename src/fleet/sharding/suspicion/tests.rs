@@ -138,6 +138,11 @@ fn crashes_are_forgotten_after_a_day_and_the_earliest_where_there_are_many() {
     let mut known = crashes(&[crash("a_1", 0), crash("a_2", MINUTE)]);
     known.prune(KEPT_SECONDS);
     assert_eq!(known, crashes(&[crash("a_2", MINUTE)]));
+    // Recorded by a clock that was ahead: nobody waits for them that long.
+    let ahead = RELATED_SECONDS + MINUTE + 1;
+    let mut known = crashes(&[crash("a_2", ahead), crash("a_3", ahead - 1)]);
+    known.prune(MINUTE);
+    assert_eq!(known, crashes(&[crash("a_3", ahead - 1)]));
     let many = (0..100).map(|number| crash(&format!("a_{number}"), number));
     let mut known = crashes(&many.collect::<Vec<_>>());
     known.prune(100);
