@@ -1,6 +1,8 @@
 #!/bin/bash
-# kube-cel 0.8.0 (crates.io, feature "validation") gives a transition rule below a list the old item
-# of the same position as `oldSelf`, also where the schema says `x-kubernetes-list-type: map`.
+# Version: kube-cel 0.8.0 from crates.io, with its feature "validation"; serde_json 1.0.154.
+#
+# Behaviour: a transition rule below a list gets the old item of the same position as `oldSelf`, also
+# where the schema says `x-kubernetes-list-type: map`.
 #
 # Expected: the old item of the same key. "CRD validation rules" of the Kubernetes documentation
 # say that items of such a list are correlated by their keys, and the crate's README says that its
@@ -8,8 +10,7 @@
 #
 # Seen: an update that moves an item and changes nothing else breaks "a count never falls".
 #
-# Here: fake-cluster takes rules of fields alone from kube-cel; no definition of ours has a rule
-# inside of a list.
+# Here: no definition of ours has a rule inside of a list.
 set -euo pipefail
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT

@@ -40,17 +40,10 @@ const RENDER: &str = "--render-one";
 /// Templates that are refused alike.
 #[derive(Deserialize)]
 struct Group {
-    language: Language,
+    language: TemplateLanguage,
     refused_as: Vec<String>,
     /// By name. `«20000×text»` stands for 20,000 times the text.
     templates: BTreeMap<String, String>,
-}
-
-/// As the table calls them.
-#[derive(Clone, Copy, Deserialize)]
-enum Language {
-    Jinja,
-    GoTemplate,
 }
 
 /// A template that wants more than its share.
@@ -106,14 +99,14 @@ fn every_case() -> Vec<Case> {
     let repeated = Regex::new("«([0-9]+)×(.*?)»").expect("it is an expression");
     let repeat = |found: &Captures<'_>| found[2].repeat(found[1].parse().expect("a number"));
     let of_group = |group: Group| {
-        let (prefix, language) = match group.language {
-            Language::Jinja => ("jinja", TemplateLanguage::Jinja),
-            Language::GoTemplate => ("go", TemplateLanguage::GoTemplate),
+        let prefix = match group.language {
+            TemplateLanguage::Jinja => "jinja",
+            TemplateLanguage::GoTemplate => "go",
         };
         let cases = group.templates.into_iter();
         let cases = cases.map(|(name, template)| Case {
             name: format!("{prefix}::{name}"),
-            language,
+            language: group.language,
             template: repeated.replace_all(&template, repeat).into_owned(),
             refused_as: group.refused_as.clone(),
         });

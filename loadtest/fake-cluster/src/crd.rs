@@ -1,4 +1,5 @@
-//! Definitions of custom resources, and the kinds that they let the cluster serve. None is refused. Conversion between versions is "None" only: the `apiVersion` changes and nothing else.
+//! Definitions of custom resources, and the kinds that they let the cluster serve. None is refused.
+//! Conversion between versions is "None" only: the `apiVersion` changes and nothing else.
 //! Webhooks and the scale subresource are left out.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Rules in CEL of custom kinds (`x-kubernetes-validations`), with the texts of the real server.
-//! kube-cel evaluates them. Left out is what no definition of this project has: rules inside of
-//! lists and maps, and reasons; and a rule that cannot be compiled is found when an object is
-//! checked, while the real server refuses its definition.
+//! kube-cel evaluates them. Left out is what no definition of this project has: reasons, and the
+//! keys of lists, whose items it compares by position. A rule that cannot be compiled is found when
+//! an object is checked, while the real server refuses its definition.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,10 @@ impl Rules {
 
     fn broken(&self, error: ValidationError, new: &Value, old: Option<&Value>) -> Option<Broken> {
         let path = error.field_path.trim_start_matches('.');
-        let pointer = format!("/{}", path.replace('.', "/"));
+        let pointer = match path {
+            "" => String::new(),
+            path => format!("/{}", path.replace('.', "/")),
+        };
         let value = new.pointer(&pointer).unwrap_or(&Value::Null);
         let is_here = !self.at_other_fields.contains(&error.rule);
         // What was wrong before may stay so, unless the rule is about the change.
@@ -75,7 +78,11 @@ fn keep_rules(schema: &mut CompiledSchema, at_other_fields: &mut HashSet<String>
     schema
         .properties
         .retain(|_, inner| keep_rules(inner, at_other_fields));
-    schema.items = None;
-    schema.additional_properties = None;
-    !schema.validations.is_empty() || !schema.properties.is_empty()
+    for inner in [&mut schema.items, &mut schema.additional_properties] {
+        inner.take_if(|inner| !keep_rules(inner, at_other_fields));
+    }
+    let is_left = [&schema.items, &schema.additional_properties]
+        .iter()
+        .any(|inner| inner.is_some());
+    is_left || !schema.validations.is_empty() || !schema.properties.is_empty()
 }

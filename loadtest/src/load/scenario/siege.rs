@@ -65,7 +65,7 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         let attacks: Vec<&Attack> = wanted.collect();
         let begun = begin(stage, &attacks).await?;
         if wave == 0 {
-            start_all(stage, &["--inventory=label,cluster-api,kkp"]).await?;
+            start_all(stage).await?;
             stage.register_all().await?;
             stage.until_all_served(1).await?;
         }
@@ -113,9 +113,9 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
 
 /// Starts all replicas. Each has its Lease before the next one starts: one that sees neither a
 /// Lease nor the mark of the last replica that left waits for as long as a Lease lasts.
-async fn start_all(stage: &mut Stage, more: &[&str]) -> anyhow::Result<()> {
+async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
     for (earlier, instance) in REPLICAS.into_iter().enumerate() {
-        let arguments = [&["--instance", instance], more].concat();
+        let arguments = ["--instance", instance, "--inventory=label,cluster-api,kkp"];
         stage.start_with(instance, &arguments).await?;
         let has_joined = |fleet: &Fleet| views(fleet).len() > earlier;
         stage.until("it has joined", has_joined).await?;
