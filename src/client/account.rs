@@ -16,10 +16,13 @@ use crate::api::{
 };
 use crate::client::memory::Reservation;
 
-/// The approximate size of an object's name in memory.
-const NAME_BYTES: usize = 2 << 10;
+/// The memory of an object of which only the name is kept: in the store, in indexes by its derived
+/// names, and in the tenant's status. The longest names take this much.
+const NAME_BYTES: usize = 8 << 10;
 /// The maximum number of objects of which only the name is kept.
-const NAMES_MAX: usize = 10_000;
+const NAMES_MAX: usize = 4_000;
+/// The maximum size of the finalizers that are kept with a name.
+const FINALIZERS_BYTES_MAX: usize = 256;
 
 /// The error for a cluster with more objects than there is room for names.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +49,8 @@ pub struct Account {
 
 #[derive(Debug, Default)]
 struct Side {
-    /// By uid; `None` for objects of which only the name is kept.
+    /// By namespace and name, as the objects are stored; `None` for objects of which only the name
+    /// is kept.
     weights: HashMap<Box<str>, Option<usize>>,
     /// The weight of the whole objects, in bytes.
     whole: usize,
@@ -97,7 +101,7 @@ impl Account {
                 Event::Apply(kept?)
             }
             Event::Delete(object) => {
-                self.kept.remove(&uid_of(&object));
+                self.kept.remove(&full_name(&object));
                 self.reservation.force_resize(self.kept.bytes());
                 Event::Delete(object)
             }
@@ -109,8 +113,8 @@ impl Account {
     where
         K: Resource + Serialize + From<ObjectMeta>,
     {
-        let uid = uid_of(&object);
-        side.remove(&uid);
+        let name = full_name(&object);
+        side.remove(&name);
         // A watched object holds its names and values once, about as long as its JSON text.
         let weight = serde_json::to_vec(&object).map_or(0, |text| weight::of(&text));
         let is_whole = !is_name_alone(object.meta())
@@ -118,7 +122,8 @@ impl Account {
             && self
                 .reservation
                 .resize((side.bytes() + weight).max(self.kept.bytes()));
-        let object = if is_whole || is_name_alone(object.meta()) {
+        // An object that claims to be one of which only the name was read is made one.
+        let object = if is_whole {
             object
         } else {
             K::from(name_alone(object.meta(), weight))
@@ -127,7 +132,7 @@ impl Account {
             let full = kube::Error::Service(Full.into());
             return Err(watcher::Error::InitialListFailed(full));
         }
-        side.insert(uid, is_whole.then_some(weight));
+        side.insert(name, is_whole.then_some(weight));
         // A name is kept even if no memory is left: an object that we do not know becomes an
         // orphan.
         let bytes = side.bytes().max(self.kept.bytes());
@@ -136,8 +141,10 @@ impl Account {
     }
 }
 
-fn uid_of<K: Resource>(object: &K) -> Box<str> {
-    object.meta().uid.as_deref().unwrap_or_default().into()
+fn full_name<K: Resource>(object: &K) -> Box<str> {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let metadata = object.meta();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name)).into()
 }
 
 impl Side {
@@ -146,16 +153,16 @@ impl Side {
         self.whole + self.names * NAME_BYTES
     }
 
-    fn insert(&mut self, uid: Box<str>, weight: Option<usize>) {
+    fn insert(&mut self, name: Box<str>, weight: Option<usize>) {
         match weight {
             Some(weight) => self.whole += weight,
             None => self.names += 1,
         }
-        self.weights.insert(uid, weight);
+        self.weights.insert(name, weight);
     }
 
-    fn remove(&mut self, uid: &str) {
-        match self.weights.remove(uid) {
+    fn remove(&mut self, name: &str) {
+        match self.weights.remove(name) {
             Some(Some(weight)) => self.whole -= weight,
             Some(None) => self.names -= 1,
             None => {}
@@ -164,6 +171,14 @@ impl Side {
 }
 
 fn name_alone(metadata: &ObjectMeta, weight: usize) -> ObjectMeta {
+    let read = metadata
+        .annotations
+        .as_ref()
+        .and_then(|it| it.get(TOO_LARGE));
+    let read = read.and_then(|weight| weight.parse().ok());
+    let finalizers = metadata.finalizers.clone().filter(|finalizers| {
+        finalizers.iter().map(String::len).sum::<usize>() <= FINALIZERS_BYTES_MAX
+    });
     ObjectMeta {
         name: metadata.name.clone(),
         namespace: metadata.namespace.clone(),
@@ -171,8 +186,8 @@ fn name_alone(metadata: &ObjectMeta, weight: usize) -> ObjectMeta {
         resource_version: metadata.resource_version.clone(),
         creation_timestamp: metadata.creation_timestamp.clone(),
         deletion_timestamp: metadata.deletion_timestamp.clone(),
-        finalizers: metadata.finalizers.clone(),
-        annotations: Some([(TOO_LARGE.to_owned(), weight.to_string())].into()),
+        finalizers,
+        annotations: Some([(TOO_LARGE.to_owned(), read.unwrap_or(weight).to_string())].into()),
         ..ObjectMeta::default()
     }
 }
@@ -277,6 +292,39 @@ mod tests {
         account.keep(Event::<MachineDeployment>::InitDone).unwrap();
         assert!(!is_whole(account.keep(Event::Apply(large(1)))));
         assert!(is_whole(account.keep(Event::Apply(large(2)))));
+    }
+
+    #[test]
+    fn who_claims_to_be_too_large_or_to_have_another_uid_has_no_more_room() {
+        let mut account = an_account(1 << 20);
+        let mut forged = a_machine_deployment(1, 400 << 10);
+        let weight = (
+            "operatingsystemmanager.k8c.io/too-large".to_owned(),
+            "7".repeat(400),
+        );
+        forged.annotations_mut().extend([weight]);
+        assert!(is_name_alone(&forged.metadata));
+        assert!(!is_whole(account.keep(Event::Apply(forged))));
+        for uid in 0..4 {
+            let mut again = a_machine_deployment(2, 400 << 10);
+            again.metadata.uid = Some(uid.to_string());
+            assert!(
+                is_whole(account.keep(Event::Apply(again))),
+                "it takes its own place"
+            );
+        }
+        let mut other = a_machine_deployment(3, 10);
+        other.metadata.uid = Some("3".to_owned());
+        account.keep(Event::Delete(other)).unwrap();
+        assert!(!is_whole(
+            account.keep(Event::Apply(a_machine_deployment(4, 700 << 10)))
+        ));
+        let mut held = a_machine_deployment(5, 2 << 20);
+        held.finalizers_mut().push("f".repeat(FINALIZERS_BYTES_MAX));
+        let Event::Apply(held) = account.keep(Event::Apply(held)).unwrap() else {
+            panic!("it stays an event")
+        };
+        assert_eq!(held.metadata.finalizers, None);
     }
 
     #[test]

@@ -9,14 +9,23 @@ use kube::{
     api::{ListParams, ObjectList, ObjectMeta, PartialObjectMeta},
     core::DeserializeGuard,
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
+use crate::api::weight;
 use crate::client::response_filter;
 
 /// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
 const PAGE: u32 = 100;
 /// The maximum number of pages. At 50 objects per page, this is enough for 50,000 objects.
 const PAGES_MAX: usize = 1_000;
+
+/// The maximum weight of a list that is kept as a whole. 10,000 WorkerClusters take 80 MiB.
+const LIST_MIB_MAX: usize = 256;
+
+/// The error for a list that is too large to be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the list takes more than {LIST_MIB_MAX} MiB of memory")]
+struct TooLarge;
 
 /// The error for a list that does not end.
 #[derive(Debug, thiserror::Error)]
@@ -49,30 +58,40 @@ impl<K> Listed<K> {
     }
 }
 
-/// Reads a whole list.
+/// Reads a whole list, of a cluster of the operator. A list of a worker cluster is read page by
+/// page, and of each page only what is needed is kept.
 ///
 /// # Errors
 ///
-/// Returns an error if the list cannot be read, or does not end.
+/// Returns an error if the list cannot be read, does not end, or is too large to be kept.
 pub async fn all<K>(
     api: &Api<DeserializeGuard<K>>,
     params: ListParams,
 ) -> Result<Listed<K>, kube::Error>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Serialize + Debug,
 {
     let mut pages = Pages::of(params, PAGE);
+    let mut weight = 0;
     let mut listed = Listed {
         objects: Vec::new(),
         unreadable: Vec::new(),
         version: String::new(),
     };
     while let Some(page) = pages.next(api).await? {
+        weight += weighed(&page.objects) + weighed(&page.unreadable);
+        if weight > LIST_MIB_MAX << 20 {
+            return Err(kube::Error::Service(TooLarge.into()));
+        }
         listed.objects.extend(page.objects);
         listed.unreadable.extend(page.unreadable);
         listed.version = page.version;
     }
     Ok(listed)
+}
+
+fn weighed(objects: &[impl Serialize]) -> usize {
+    serde_json::to_vec(objects).map_or(0, |text| weight::of(&text))
 }
 
 /// Returns true if a list failed because its kind is not served. Nothing else can be missing in the

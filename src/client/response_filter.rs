@@ -33,8 +33,9 @@ const SINGLE_MIB_MAX: usize = 8;
 const PAGE_MIB_MAX: usize = 8;
 /// The maximum rate of a watch in MiB per second. Further events are read with a delay.
 pub(super) const EVENTS_MIB_MAX: u32 = 4;
-/// The maximum size of the text around the objects of a page, or around one event.
-const AROUND_KIB_MAX: usize = 64;
+/// The maximum size of the text around the objects of a page, or around one event. A watch keeps
+/// the resource version that is in it, and a list the token of its next page.
+const AROUND_KIB_MAX: usize = 8;
 /// The number of bytes of a key that are kept. The keys that matter are shorter.
 const KEY_BYTES: usize = 8;
 
@@ -66,6 +67,8 @@ pub(super) enum Refused {
     Around,
     #[error("an object of the answer has a name that no object can have")]
     Name,
+    #[error("an object of the answer has a name, uid or resourceVersion longer than any object's")]
+    Identity,
     #[error("the answer is not the JSON of a Kubernetes object")]
     Json,
     #[error("the server answers {0}, as no API server does")]
@@ -105,6 +108,7 @@ pub(super) struct ResponseFilter {
     is_in_items: bool,
     /// The text of the object that is being read, and the depth at which it began.
     object: Option<(usize, Vec<u8>)>,
+    /// The number of objects of the page or of the event.
     objects: usize,
     /// The weight of the objects of the page so far.
     weight: usize,
@@ -217,6 +221,7 @@ impl ResponseFilter {
                 }
                 // The next event begins.
                 self.around = 0;
+                self.objects = 0;
             }
             _ => {}
         }
@@ -252,8 +257,11 @@ impl ResponseFilter {
 
     fn begin(&mut self) -> Result<(), Refused> {
         self.objects += 1;
-        if matches!(self.shape, Shape::List(most) if self.objects > most) {
-            return Err(Refused::Objects);
+        match self.shape {
+            Shape::List(most) if self.objects > most => return Err(Refused::Objects),
+            // An event on one line, which is parsed as a whole, has one object.
+            Shape::Events | Shape::Object if self.objects > 1 => return Err(Refused::Json),
+            _ => {}
         }
         self.object = Some((self.depth, Vec::new()));
         Ok(())

@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 use crate::api::{
     condition::ConditionType,
     reason::{Reason, Severity},
-    worker_cluster::WorkerCluster,
+    worker_cluster::{MESSAGE_CHARACTERS_MAX, WorkerCluster},
 };
 use crate::client::{sent_events::SentEvents, statistics::Statistics};
 use crate::tenant::{
     id::RegistrationId,
-    report::{ConditionState, Outcome, Report},
+    report::{ConditionState, Outcome, Report, excerpt},
 };
 
 /// The status of one tenant, in memory.
@@ -69,7 +69,8 @@ impl TenantStatus {
     }
 
     /// Sets a condition; returns true if it changed.
-    pub fn set_condition(&self, condition: ConditionType, finding: ConditionState) -> bool {
+    pub fn set_condition(&self, condition: ConditionType, mut finding: ConditionState) -> bool {
+        finding.message = excerpt(&finding.message, MESSAGE_CHARACTERS_MAX);
         let news = {
             let findings = &mut self.report.lock().findings;
             let before = findings.get(&condition);
@@ -111,11 +112,17 @@ impl TenantStatus {
         self.set(|report| &mut report.not_engaged, None);
     }
 
-    /// Records a machine deployment's outcome; returns true if its state, reason or message
-    /// changed.
+    /// Records a machine deployment's outcome, if it still exists; returns true if its state, its
+    /// reason or its message changed.
     pub fn outcome(&self, machine_deployment: &str, mut outcome: Outcome) -> bool {
+        let message = outcome.message.take();
+        outcome.message = message.map(|text| excerpt(&text, MESSAGE_CHARACTERS_MAX));
         let (is_news, is_written) = {
             let mut report = self.report.lock();
+            let existing = report.existing.as_ref();
+            if existing.is_some_and(|existing| !existing.contains(machine_deployment)) {
+                return false;
+            }
             let known = report.outcomes.get(machine_deployment);
             if let Some(same) = known.filter(|known| known.is_same_failure(&outcome)) {
                 outcome.message.clone_from(&same.message);

@@ -17,7 +17,7 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
     core::DeserializeGuard,
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 
@@ -273,7 +273,7 @@ pub(super) async fn list_own<K>(
     params: ListParams,
 ) -> anyhow::Result<Listed<K>>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + Debug,
 {
     let listed = pages::all(api, params).await;
     listed.map_err(cannot_list::<K>)

@@ -36,7 +36,8 @@ use crate::client::{clock::Clock, pages};
 use crate::fleet::{
     adoption,
     claim::{self, Claimant},
-    engage, removal,
+    engage,
+    removal::Held,
 };
 use crate::tenant::{id::TenantId, report::counted};
 
@@ -94,9 +95,15 @@ pub async fn release(
     if own.spec.home == Home::Management {
         release.refuse_if_running().await?;
     }
-    let held = removal::held(&release.worker)
+    let mut pages = Held::of(&release.worker);
+    let mut held = Vec::new();
+    while let Some(page) = pages
+        .next()
         .await
-        .context("cannot list machine deployments")?;
+        .context("cannot list machine deployments")?
+    {
+        held.extend(page);
+    }
     if own.spec.home == Home::Worker {
         progress("profiles and configs stay in the worker cluster, where they are".to_owned());
     } else if release.keeps_profiles_in_worker().await? {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 
 use super::{
@@ -103,6 +103,31 @@ impl Context {
         let registration = &self.engagement.registration;
         tracing::warn!(%registration, "the worker cluster was restored; it is read again");
         self.engagement.cancel.cancel();
+    }
+
+    /// Forgets what is kept of machine deployments that do not exist any more. What reconciles
+    /// record about one after it has gone would otherwise stay.
+    pub fn forget_gone(&self) {
+        let exists = |reference: &ObjectRef<MachineDeployment>| {
+            self.machine_deployments.get(reference).is_some()
+        };
+        let is_in_use = |key: &str| !self.index.of_token(key).is_empty();
+        self.backoff.keep(exists);
+        self.queue_latency.keep(exists);
+        self.held_back.keep(exists);
+        self.node_credentials.keep(is_in_use);
+        self.join_checks.keep(is_in_use);
+        self.tokens.keep_attempts(is_in_use);
+        self.engagement.tenant_status.update(|report| {
+            let Some(existing) = &report.existing else {
+                return false;
+            };
+            self.machines.keep(|name| existing.contains(name));
+            let before = (report.ignored.len(), report.outcomes.len());
+            report.ignored.retain(|name| existing.contains(name));
+            report.outcomes.retain(|name, _| existing.contains(name));
+            before != (report.ignored.len(), report.outcomes.len())
+        });
     }
 
     /// Returns the tenant's settings for default profiles.

@@ -35,7 +35,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, REVISION},
     reason::Reason,
-    worker_cluster::ProfileAnnotation,
+    worker_cluster::{ProfileAnnotation, TEXT_CHARACTERS_MAX},
 };
 use crate::client::{jitter, permits::Priority};
 use crate::plan::{
@@ -52,7 +52,7 @@ use crate::telemetry::{
     metrics::{Took, Trigger},
     traces::{self, TRACEPARENT},
 };
-use crate::tenant::report::ProfileTried;
+use crate::tenant::report::{ProfileTried, excerpt};
 
 /// Reconciles once. Never returns an error: the outcome is recorded in the tenant's status, and the
 /// action says when to reconcile again.
@@ -69,6 +69,8 @@ pub async fn reconcile(
     let Some(at_work) = context.resync.begin(&reference, retry) else {
         return Ok(Action::await_change());
     };
+    let revision = machine_deployment.annotations().get(REVISION);
+    let revision = revision.map(|text| short(text));
     let span = tracing::info_span!(
         parent: None,
         "reconcile",
@@ -77,7 +79,7 @@ pub async fn reconcile(
         registration = %context.engagement.registration,
         namespace = machine_deployment.namespace().unwrap_or_default(),
         name = machine_deployment.name_any(),
-        revision = machine_deployment.annotations().get(REVISION).map_or("", String::as_str),
+        revision = revision.unwrap_or_default(),
         trigger = tracing::field::Empty,
         queue_wait_ms = tracing::field::Empty,
         profile = tracing::field::Empty,
@@ -241,6 +243,15 @@ async fn serve(
     Box::pin(converge(context, (machine_deployment, named), priority)).await
 }
 
+/// Returns a text that a tenant wrote as spans hold it: many wait for the collector.
+fn short(text: &str) -> String {
+    excerpt(text, TEXT_CHARACTERS_MAX)
+}
+
+fn record_version(span: &tracing::Span, version: &str) {
+    span.record("profile_version", short(version));
+}
+
 /// Runs the steps of a reconcile: dereference, validate, credentials, render, changes, apply.
 async fn converge(
     context: &Context,
@@ -259,7 +270,7 @@ async fn converge(
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let foreign_writes = context.foreign_writes.take(&deployment.names);
     let span = tracing::Span::current();
-    span.record("profile_version", &deployment.provenance.profile_version);
+    record_version(&span, &deployment.provenance.profile_version);
     // Get the token that its machines fetch with. (client, or memory if it is known)
     let deployment = credentials::ensure_node_credentials(context, deployment)
         .instrument(tracing::info_span!("credentials"))

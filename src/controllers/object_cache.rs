@@ -8,14 +8,18 @@
 //! operations that overlap. A call or a list that begins after something was recorded is newer than
 //! the record, whatever the versions: those of a cluster that is restored from a backup go back.
 
+mod deletions;
 mod stored;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::BTreeSet;
 
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
-use self::stored::{Packed, Stored};
+use self::{
+    deletions::Deletions,
+    stored::{Packed, Stored},
+};
 use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
@@ -46,8 +50,11 @@ pub enum News {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogicalTime(u64);
 
-/// The number of deletions that are remembered. A tenant has fewer concurrent writes.
+/// The number of reported deletions that are remembered. A tenant has fewer concurrent writes.
 const GONE_MAX: usize = 64;
+/// The number of our own deletions that are remembered until they are reported. A tenant's budget
+/// allows for fewer while a watch lags.
+const TOMBSTONES_MAX: usize = 1_024;
 
 /// The known objects of one namespace, by name.
 ///
@@ -62,11 +69,11 @@ pub struct ObjectCache {
 #[derive(Debug)]
 struct Inner {
     objects: Stored,
-    /// The uids of objects that we deleted, with the time, until the watch reports the deletion.
-    tombstones: HashMap<String, LogicalTime>,
-    /// The uids of the objects that the watch last reported as deleted, with the time. The answer
-    /// to one of our writes may arrive after that.
-    gone: VecDeque<(String, LogicalTime)>,
+    /// The objects that we deleted, until the watch reports the deletion.
+    tombstones: Deletions,
+    /// The objects that the watch last reported as deleted. The answer to one of our writes may
+    /// arrive after that.
+    gone: Deletions,
     /// The beginning of the current list.
     list: Option<LogicalTime>,
     /// The last time that was issued.
@@ -98,8 +105,8 @@ impl ObjectCache {
     pub fn within(bytes_max: usize, reservation: Reservation) -> Self {
         let inner = Inner {
             objects: Stored::within(bytes_max, reservation),
-            tombstones: HashMap::new(),
-            gone: VecDeque::new(),
+            tombstones: Deletions::of_at_most(TOMBSTONES_MAX),
+            gone: Deletions::of_at_most(GONE_MAX),
             list: None,
             last: LogicalTime::default(),
         };
@@ -113,10 +120,11 @@ impl ObjectCache {
         self.inner.lock().objects.get(name).map(Packed::open)
     }
 
-    /// Returns all known objects.
-    pub fn entries(&self) -> Vec<Entry> {
+    /// Returns what `map` returns for all known objects, of which one at a time is decoded.
+    pub fn map_each<T>(&self, map: impl Fn(Entry) -> Option<T>) -> Vec<T> {
         let inner = self.inner.lock();
-        inner.objects.iter().map(|(_, it)| it.open()).collect()
+        let all = inner.objects.iter();
+        all.filter_map(|(_, it)| map(it.open())).collect()
     }
 
     /// Returns the number of known objects.
@@ -140,7 +148,7 @@ impl ObjectCache {
         let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
             return News::No;
         };
-        if let Some(at) = inner.tombstones.get(&uid).copied() {
+        if let Some(at) = inner.tombstones.at(&uid) {
             if !inner.precedes_list(at) {
                 return News::No;
             }
@@ -170,15 +178,14 @@ impl ObjectCache {
     pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
         let mut inner = self.inner.lock();
         let uid = metadata.uid.clone().unwrap_or_default();
-        if inner.tombstones.remove(&uid).is_some() {
+        if inner.tombstones.remove(&uid) {
             return News::No;
         }
         let Some(name) = &metadata.name else {
             return News::No;
         };
         let now = inner.now();
-        inner.gone.truncate(GONE_MAX - 1);
-        inner.gone.push_front((uid, now));
+        inner.gone.add(uid, now);
         let known = inner.objects.get(name.as_str()).map(Packed::open);
         if known.is_some_and(|entry| entry.metadata.uid != metadata.uid) {
             return News::No;
@@ -198,7 +205,7 @@ impl ObjectCache {
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.inner.lock();
         let began = inner.list.take().unwrap_or(LogicalTime(u64::MAX));
-        inner.tombstones.retain(|_, at| *at > began);
+        inner.tombstones.forget_before(began);
         let gone: Vec<String> = inner
             .objects
             .iter()
@@ -219,8 +226,8 @@ impl ObjectCache {
             return;
         };
         let mut inner = self.inner.lock();
-        let mut gone = inner.gone.iter();
-        if gone.any(|(uid, at)| Some(uid) == metadata.uid.as_ref() && *at > asked) {
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        if inner.gone.at(uid).is_some_and(|at| at > asked) {
             return;
         }
         let known = inner.objects.get(name.as_str());
@@ -242,7 +249,7 @@ impl ObjectCache {
             .and_then(|packed| packed.open().metadata.uid)
         {
             let now = inner.now();
-            inner.tombstones.insert(uid, now);
+            inner.tombstones.add(uid, now);
         }
     }
 
@@ -341,6 +348,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_that_never_reports_our_deletions_has_few_of_them_remembered() {
+        let seen = ObjectCache::default();
+        for uid in 0..10_000 {
+            verify(&seen, &uid.to_string(), "7");
+            seen.deleted("a");
+        }
+        assert_eq!(seen.inner.lock().tombstones.len(), TOMBSTONES_MAX);
+        assert_eq!(seen.watched(metadata("9999", "7")), News::No);
+    }
+
+    #[test]
     fn what_we_deleted_does_not_come_back_by_an_older_event() {
         let seen = ObjectCache::default();
         verify(&seen, "u", "7");
@@ -421,7 +439,7 @@ mod tests {
     #[test]
     fn digests_by_another_key_are_dropped_and_objects_are_counted() {
         let seen = ObjectCache::default();
-        assert!(seen.is_empty() && seen.entries().is_empty());
+        assert!(seen.is_empty());
         assert_eq!(seen.len(), 0);
         for name in ["a", "b"] {
             let named = ObjectMeta {
@@ -432,8 +450,8 @@ mod tests {
         }
         assert_eq!((seen.len(), seen.is_empty()), (2, false));
         seen.forget_contents();
-        let contents = seen.entries().into_iter().map(|entry| entry.content);
-        assert_eq!(contents.collect::<Vec<_>>(), [None, None]);
+        let contents = seen.map_each(|entry| Some(entry.content));
+        assert_eq!(contents, [None, None]);
     }
 
     #[test]

@@ -5,16 +5,17 @@
 
 use std::collections::BTreeSet;
 
+use kube::api::ObjectMeta;
+
 use super::{
     context::Context,
     machine_deployment::{
         error::Error,
         finalize::{Holder, Made, holder},
     },
-    object_cache::ObjectCache,
     state::tokens,
 };
-use crate::api::names::{DerivedNames, MADE_FOR};
+use crate::api::names::{DerivedNames, MADE_FOR, is_path_segment};
 use crate::controllers::queue::triggers::Affected;
 use crate::tenant::mode::Right;
 
@@ -24,19 +25,16 @@ use crate::tenant::mode::Right;
 ///
 /// A call to the API server fails.
 pub async fn remove(context: &Context) -> Result<(), Error> {
+    context.forget_gone();
     let configs = context.engagement.mode.has_configs_to_itself();
     let configs = configs.then_some(&*context.configs);
-    let mut made_for: BTreeSet<String> = configs
+    let mut made_for: BTreeSet<Owner> = configs
         .into_iter()
         .chain([&context.secrets])
-        .flat_map(ObjectCache::entries)
-        .filter_map(|entry| entry.metadata.annotations?.remove(MADE_FOR))
+        .flat_map(|cache| cache.map_each(|entry| owner(entry.metadata)))
         .collect();
     made_for.extend(owners_of_tokens(context).await?);
-    for owner in made_for {
-        let Some((namespace, name)) = owner.split_once('/') else {
-            continue;
-        };
+    for (namespace, name) in &made_for {
         let names = DerivedNames::new(namespace, name);
         // Objects with the names of an existing machine deployment belong to it.
         if !context.index.overlapping(&names).is_empty() {
@@ -59,10 +57,21 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
     Ok(())
 }
 
+/// The namespace and the name of a machine deployment.
+type Owner = (String, String);
+
+/// Returns the machine deployment that an object was created for.
+fn owner(metadata: ObjectMeta) -> Option<Owner> {
+    let owner = metadata.annotations?.remove(MADE_FOR)?;
+    let (namespace, name) = owner.split_once('/')?;
+    let is_one = is_path_segment(namespace) && is_path_segment(name);
+    is_one.then(|| (namespace.to_owned(), name.to_owned()))
+}
+
 /// Returns the owners of the tokens that belong to no known machine deployment. A token is created
 /// before everything else, and may be the only object that exists. A token without an owner is
 /// forgotten, and expires.
-async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
+async fn owners_of_tokens(context: &Context) -> Result<Vec<Owner>, Error> {
     if !context.engagement.mode.has(Right::DeleteTokens) {
         return Ok(Vec::new());
     }
@@ -76,8 +85,7 @@ async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
             .get_metadata_opt(&name)
             .await
             .map_err(Error::call(format!("read {name}")))?;
-        let annotations = found.and_then(|found| found.metadata.annotations);
-        match annotations.and_then(|mut annotations| annotations.remove(MADE_FOR)) {
+        match found.and_then(|found| owner(found.metadata)) {
             Some(owner) => owners.push(owner),
             None => context.tokens.remove(&key),
         }

@@ -43,7 +43,7 @@ use crate::api::{
 use crate::client::{
     health::Health,
     memory::Memory,
-    watch::{RELIST_PROFILES, Scope, Watched, covers, interpret, relisted},
+    watch::{RELIST_PROFILES, Scope, Watched, covers, interpret, list_of_at_most, relisted},
 };
 use crate::render::overlay::{self, OverlayError};
 
@@ -52,6 +52,8 @@ type Key = (String, String);
 
 /// The highest number of steps to the root. No valid chain of overlays is longer.
 const ROOT_STEPS_MAX: usize = 16;
+/// The highest number of profiles in a list of a worker cluster.
+const PROFILES_MAX: usize = 1_000;
 
 /// A profile merged with its bases, or the reason why that is impossible.
 pub type Resolved = Result<Arc<SharedProfile>, OverlayError>;
@@ -290,7 +292,7 @@ impl ProfileStore {
         }
         inner.wanted.remove(key);
         let mut changed = BTreeSet::new();
-        if !self.quotas.defaults.contains(name) {
+        if !self.quotas.has_room(key) {
             let ledger = self.ledger(&mut inner, namespace);
             let moves = ledger.put(name, created, size);
             let is_kept = ledger.keeps(name);
@@ -387,7 +389,8 @@ pub async fn follow(
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
         let watch = move |page| watcher(api.clone(), watcher::Config::default().page_size(page));
-        let events = relisted(RELIST_PROFILES, 20, watch, Ok);
+        let objects_max = health.as_ref().map_or(usize::MAX, |_| PROFILES_MAX);
+        let events = relisted(RELIST_PROFILES, 20, watch, list_of_at_most(objects_max));
         let mut follower = Follower {
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),

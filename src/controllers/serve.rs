@@ -87,11 +87,7 @@ impl Controllers {
         (policies, memory): (Arc<TenantPolicies>, Arc<Memory>),
         rules: Rules,
     ) -> Self {
-        let quotas = Quotas {
-            policies,
-            defaults: defaults.iter().map(|it| it.name.clone()).collect(),
-            memory,
-        };
+        let quotas = Quotas::new(policies, &defaults, memory);
         Self {
             profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
             subscriptions: Arc::default(),
@@ -122,10 +118,10 @@ impl Controllers {
             rules: Vec::new(),
             default: Arc::clone(&engagement.policy),
         };
+        let memory = Arc::clone(&engagement.shared.memory);
         let quotas = Quotas {
-            policies: Arc::new(policies),
-            defaults: self.defaults.iter().map(|it| it.name.clone()).collect(),
-            memory: Arc::clone(&engagement.shared.memory),
+            home: Some(Arc::clone(&engagement.home.namespace)),
+            ..Quotas::new(Arc::new(policies), &self.defaults, memory)
         };
         let older = || profile::as_older_definitions_store(&self.defaults);
         Self {

@@ -4,18 +4,18 @@
 //! and as often as the cluster info is read. A list of their metadata shows which were deleted or
 //! changed, and only the changed ones are read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Resource,
     api::{ListParams, ObjectMeta},
     core::DeserializeGuard,
 };
 
 use super::{
     context::Context,
-    state::tokens::{api, read, secret_name},
+    state::tokens::{api, key, read, secret_name},
 };
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
 use crate::client::pages::Pages;
@@ -51,14 +51,12 @@ async fn keep_newest(
     secret: &Secret,
 ) -> Result<(), kube::Error> {
     let tokens = &context.tokens;
-    let Some(key) = secret.labels().get(TOKEN_LABEL) else {
-        return Ok(());
-    };
     // A Secret that cannot be read as a token is left alone.
-    let Some(found) = read(secret) else {
+    let (Some(key), Some(found)) = (key(secret), read(secret)) else {
         return Ok(());
     };
     let older = match tokens.get(key) {
+        None if tokens.is_full() => return Ok(()),
         None => {
             tokens.set(key, found);
             return Ok(());
@@ -103,27 +101,29 @@ async fn list_again(context: &Context) -> Result<(), kube::Error> {
         return Ok(());
     }
     let api = api(&context.engagement.worker.client());
+    let uids: HashSet<&str> = known.iter().map(|(_, token)| &*token.uid).collect();
     let mut listed = HashMap::new();
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
     while let Some(page) = pages.next_metadata(&api).await? {
-        for found in page {
-            listed.insert(found.uid(), found.resource_version());
+        for found in page.into_iter().map(|found| found.metadata) {
+            let uid = uids.get(found.uid.as_deref().unwrap_or_default());
+            listed.extend(uid.map(|uid| (*uid, found.resource_version)));
         }
     }
     let number = |version: &str| version.parse::<u128>().ok();
     let listed_at = pages.version().and_then(number);
-    for (key, token) in known {
+    for (key, token) in &known {
         if listed_at.is_some_and(|at| number(&token.resource_version) > Some(at)) {
             context.was_restored();
             return Ok(());
         }
-        let found = match listed.get(&Some(token.uid.clone())) {
+        let found = match listed.get(&*token.uid) {
             Some(version) if version.as_ref() == Some(&token.resource_version) => continue,
             Some(_) => api.get_opt(&secret_name(&token.token)).await?,
             None => None,
         };
-        tokens.replace(&key, &token.uid, found.as_ref().and_then(read));
-        context.triggers.enqueue(Affected::Token(key));
+        tokens.replace(key, &token.uid, found.as_ref().and_then(read));
+        context.triggers.enqueue(Affected::Token(key.clone()));
     }
     Ok(())
 }

@@ -46,8 +46,9 @@ const PAGE: u32 = 100;
 /// The page size of metadata. Each object has about 1 KiB.
 const PAGE_OF_METADATA: u32 = 500;
 
-/// The highest number of Secrets in a list. A thousand machine deployments have two thousand.
-const SECRETS_MAX: usize = 10_000;
+/// The highest number of Secrets, or of configs, in a list of a worker cluster. A thousand machine
+/// deployments have two thousand Secrets.
+const OBJECTS_MAX: usize = 10_000;
 
 /// Returns the machine deployments of the worker cluster, each whenever it changes. A list of all
 /// of them enqueues a trigger instead, because changes have a higher priority.
@@ -180,7 +181,7 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
         RELIST,
         PAGE_OF_METADATA,
         watch,
-        list_of_at_most(SECRETS_MAX),
+        list_of_at_most(OBJECTS_MAX),
     );
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
@@ -279,7 +280,9 @@ pub async fn follow_configs(
             let config = watcher::Config::default().page_size(page);
             watcher::watcher(api.clone(), config)
         };
-        let events = relisted(RELIST, PAGE_OF_METADATA, watch, Ok);
+        let objects_max = health.as_ref().map_or(usize::MAX, |_| OBJECTS_MAX);
+        let admit = list_of_at_most(objects_max);
+        let events = relisted(RELIST, PAGE_OF_METADATA, watch, admit);
         interpret(
             Watched::of("configs", health.as_ref()),
             events,

@@ -13,7 +13,7 @@ pub use self::{
     lease::{Holder, LEASE, WORKER_LEASE},
     webhooks::Leftover,
 };
-use super::removal;
+use super::removal::Held;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
@@ -155,11 +155,15 @@ async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
     if is_claimed {
         return Ok(Predecessor::None);
     }
-    match removal::held(worker).await {
-        Ok(held) if held.is_empty() => Ok(Predecessor::None),
-        Ok(_) => Err(Obstacle::MayNotLook),
-        Err(error) if is_not_served(&error) => Ok(Predecessor::None),
-        Err(error) => Err(error.into()),
+    let mut held = Held::of(worker);
+    loop {
+        match held.next().await {
+            Ok(Some(page)) if page.is_empty() => {}
+            Ok(Some(_)) => return Err(Obstacle::MayNotLook),
+            Ok(None) => return Ok(Predecessor::None),
+            Err(error) if is_not_served(&error) => return Ok(Predecessor::None),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY},
     reason::Reason,
 };
-use crate::client::{pages, retry_delay::RetryDelay};
+use crate::client::{pages::Pages, retry_delay::RetryDelay};
 use crate::tenant::{
     access::{self, AccessError},
     cluster_info::ClusterInfo,
@@ -28,6 +28,13 @@ use crate::tenant::{
 const FORBIDDEN_RETRIES: usize = 4;
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
 const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
+
+/// The longest kubeconfig in cluster-info. A certificate authority takes 2 KiB.
+const KUBECONFIG_KIB_MAX: usize = 256;
+/// The longest token of a ServiceAccount. Clusters issue them with about 1,000 bytes.
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// The page size of endpoint slices. Each has at most 1,000 endpoints, and usually one.
+const PAGE: u32 = 10;
 
 /// What stands for the fetcher's token in a plan for a cluster that has not been served yet.
 const NO_TOKEN: &str = "the token that the cluster will issue";
@@ -72,6 +79,9 @@ impl ClusterInfoError {
 /// The reason why cluster-info cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AnnouncementError {
+    /// It is kept for each tenant.
+    #[error("its key {KUBECONFIG_KEY} is longer than {KUBECONFIG_KIB_MAX} KiB")]
+    TooLong,
     /// It is not a kubeconfig.
     #[error("its key {KUBECONFIG_KEY} is not a kubeconfig with a cluster")]
     NotKubeconfig,
@@ -181,13 +191,8 @@ async fn read_with(
             cluster.certificate_authority_data.clone(),
         ),
         Announced::Nowhere | Announced::Forbidden => {
-            let ready = ready_endpoints(client).await?;
-            let api_server = in_use
-                .api_server
-                .map(str::to_owned)
-                .filter(|in_use| ready.contains(in_use))
-                .or_else(|| ready.into_iter().next())
-                .ok_or(ClusterInfoError::NoApiServer)?;
+            let ready = ready_endpoint(client, in_use.api_server).await?;
+            let api_server = ready.ok_or(ClusterInfoError::NoApiServer)?;
             (api_server, STANDARD.encode(kubeconfig_ca))
         }
     };
@@ -211,7 +216,7 @@ async fn fetch_token(client: &Client) -> Result<SecretText, ClusterInfoError> {
     secret
         .and_then(|mut secret| secret.data.as_mut()?.remove("token"))
         .and_then(|token| String::from_utf8(token.0).ok())
-        .filter(|token| !token.is_empty())
+        .filter(|token| (1..=TOKEN_BYTES_MAX).contains(&token.len()))
         .map(SecretText::new)
         .ok_or(ClusterInfoError::TokenPending)
 }
@@ -265,25 +270,39 @@ async fn cluster_info(client: &Client) -> Result<Announced, ClusterInfoError> {
 }
 
 fn announced(kubeconfig: &str) -> Result<Cluster, AnnouncementError> {
+    if kubeconfig.len() > KUBECONFIG_KIB_MAX << 10 {
+        return Err(AnnouncementError::TooLong);
+    }
     let info: AnnouncedClusters =
         serde_saphyr::from_str(kubeconfig).map_err(|_| AnnouncementError::NotKubeconfig)?;
     let named = info.clusters.into_iter().next();
-    let cluster = named.ok_or(AnnouncementError::NotKubeconfig)?.cluster;
-    access::check_announced(&cluster.server, &cluster.certificate_authority_data)
-        .map_err(AnnouncementError::Field)?;
+    let mut cluster = named.ok_or(AnnouncementError::NotKubeconfig)?.cluster;
+    let authority = access::announced(&cluster.server, &cluster.certificate_authority_data);
+    cluster.certificate_authority_data = authority.map_err(AnnouncementError::Field)?;
     Ok(cluster)
 }
 
-/// Returns the URLs of the API servers that are ready, in the order of the slices.
-async fn ready_endpoints(client: &Client) -> Result<Vec<String>, ClusterInfoError> {
+/// Returns the URL of an API server that is ready: the one that is in use, or else the first.
+async fn ready_endpoint(
+    client: &Client,
+    in_use: Option<&str>,
+) -> Result<Option<String>, ClusterInfoError> {
     let slices: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client.clone(), "default");
     let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
-    let slices = pages::all(&slices, of_kubernetes).await;
-    let slices = slices.map_err(|source| ClusterInfoError::Call {
-        what: "the endpoints of the API server",
-        source,
-    })?;
-    Ok(slices.objects.iter().flat_map(ready_in).collect())
+    let mut pages = Pages::of(of_kubernetes, PAGE);
+    let mut first = None;
+    while let Some(page) = pages.next(&slices).await.map_err(|source| {
+        let what = "the endpoints of the API server";
+        ClusterInfoError::Call { what, source }
+    })? {
+        for url in page.objects.iter().flat_map(ready_in) {
+            if in_use == Some(&url) {
+                return Ok(Some(url));
+            }
+            first.get_or_insert(url);
+        }
+    }
+    Ok(first)
 }
 
 fn ready_in(slice: &EndpointSlice) -> Vec<String> {

@@ -371,11 +371,12 @@ impl Task {
             policy: &policy,
             attempt: &attempt,
         };
+        let read = (&attempt, &*self.registered.status);
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &notify) => {}
+            () = engage::keep_cluster_info(&self.shared, read, &sender, &notify) => {}
             () = engage::until_another_serves(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_probing(&attempt) => {}
             () = engage::keep_credential(keeping) => {}

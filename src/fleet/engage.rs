@@ -61,6 +61,7 @@ use crate::client::{
     health::Health,
     rate_limit::Budget,
     renewable::Renewable,
+    tenant_status::TenantStatus,
     transport::Transport,
 };
 use crate::telemetry::{
@@ -189,8 +190,7 @@ async fn attempt_for(
     let cluster_info = read_cluster_info(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
-    let shown = excerpt(&cluster_info.api_server, URL_CHARACTERS_MAX);
-    tenant_status.set(|report| &mut report.api_server, Some(shown));
+    show_api_server(tenant_status, &cluster_info);
     Ok(Attempt {
         worker: worker_clients,
         kubeconfig_ca,
@@ -205,6 +205,11 @@ async fn attempt_for(
         principal: access.principal(),
         credentials: worker_cluster.spec.credentials,
     })
+}
+
+fn show_api_server(tenant_status: &TenantStatus, cluster_info: &ClusterInfo) {
+    let shown = excerpt(&cluster_info.api_server, URL_CHARACTERS_MAX);
+    tenant_status.set(|report| &mut report.api_server, Some(shown));
 }
 
 /// Reads the cluster info. A new token Secret gets its token within moments, so this waits for it.

@@ -7,7 +7,7 @@ use kube::{Client, ResourceExt};
 
 use super::{
     claim::{self, Claimant},
-    removal,
+    removal::{self, Held},
 };
 use crate::api::worker_cluster::{Home, OnRemoval};
 use crate::tenant::report::{Removal, counted};
@@ -52,20 +52,24 @@ impl GiveBack<'_> {
             );
             return Ok((Removal::Released, message));
         }
-        let held = removal::held(&self.worker).await?;
+        let mut held = Held::of(&self.worker);
         let tenant = &self.claimant.tenant;
         if self.policy == OnRemoval::Keep {
-            let names = held.iter().take(NAMED_MAX).map(|it| {
-                let namespace = it.namespace().unwrap_or_default();
-                format!("{namespace}/{}", it.name_any())
-            });
-            let names: Vec<_> = names.collect();
+            let (mut count, mut names) = (0, Vec::new());
+            while let Some(page) = held.next().await? {
+                count += page.len();
+                let more = page.iter().take(NAMED_MAX - names.len()).map(|it| {
+                    let namespace = it.namespace().unwrap_or_default();
+                    format!("{namespace}/{}", it.name_any())
+                });
+                names.extend(more);
+            }
             let hang = match names.as_slice() {
                 [] => String::new(),
                 names => format!(", so that deleting one hangs: {}", names.join(", ")),
             };
             let one = "machine deployment still has";
-            let held = counted(held.len(), one, "machine deployments still have");
+            let held = counted(count, one, "machine deployments still have");
             let name = self.registration;
             let message = format!(
                 "{gone}; {held} our finalizer{hang}. `osm tenant remove {name} \
@@ -73,13 +77,15 @@ impl GiveBack<'_> {
             );
             return Ok((Removal::Kept, message));
         }
-        for machine_deployment in &held {
-            if self.policy == OnRemoval::Purge {
-                let (management, namespace) = (&self.management, tenant.namespace());
-                removal::purge(&self.worker, management, namespace, machine_deployment).await?;
+        while let Some(page) = held.next().await? {
+            for machine_deployment in &page {
+                if self.policy == OnRemoval::Purge {
+                    let (management, namespace) = (&self.management, tenant.namespace());
+                    removal::purge(&self.worker, management, namespace, machine_deployment).await?;
+                }
+                released.insert(machine_deployment.uid());
+                removal::release(&self.worker, machine_deployment).await?;
             }
-            released.insert(machine_deployment.uid());
-            removal::release(&self.worker, machine_deployment).await?;
         }
         claim::release(&self.worker, self.claimant).await?;
         let (removal, done) = match self.policy {

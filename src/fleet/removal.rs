@@ -29,23 +29,34 @@ use crate::client::pages::Pages;
 /// little memory.
 const PAGE: u32 = 100;
 
-/// Returns the machine deployments that carry our finalizer.
-///
-/// # Errors
-///
-/// A call to the API server fails.
-pub async fn held(
-    worker: &Client,
-) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
-    let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
-    let mut pages = Pages::of(ListParams::default(), PAGE);
-    let mut held = Vec::new();
-    while let Some(page) = pages.next_metadata(&machine_deployments).await? {
+/// The machine deployments that carry our finalizer, page by page.
+pub struct Held {
+    machine_deployments: Api<MachineDeployment>,
+    pages: Pages,
+}
+
+impl Held {
+    /// Begins to list them.
+    pub fn of(worker: &Client) -> Self {
+        Self {
+            machine_deployments: Api::all(worker.clone()),
+            pages: Pages::of(ListParams::default(), PAGE),
+        }
+    }
+
+    /// Returns those of the next page, or `None` after the last page.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
+    pub async fn next(
+        &mut self,
+    ) -> Result<Option<Vec<PartialObjectMeta<MachineDeployment>>>, kube::Error> {
+        let page = self.pages.next_metadata(&self.machine_deployments).await?;
         let is_held =
             |found: &PartialObjectMeta<_>| found.finalizers().iter().any(|it| it == FINALIZER);
-        held.extend(page.into_iter().filter(is_held));
+        Ok(page.map(|page| page.into_iter().filter(is_held).collect()))
     }
-    Ok(held)
 }
 
 /// Removes our finalizer from a machine deployment, and changes nothing else.
@@ -131,7 +142,8 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
     }
 }
 
-/// Returns the metadata of the bootstrap tokens of a machine deployment.
+/// Returns the identities of the bootstrap tokens of a machine deployment, which has one. If others
+/// have given its label to more than a page of tokens, those of the first page.
 ///
 /// # Errors
 ///
@@ -139,12 +151,19 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
 pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let selector = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    let mut pages = Pages::of(selector, PAGE);
-    let mut found = Vec::new();
-    while let Some(page) = pages.next_metadata(&tokens).await? {
-        found.extend(page.into_iter().map(|token| token.metadata));
+    let page = Pages::of(selector, PAGE).next_metadata(&tokens).await?;
+    let found = page.into_iter().flatten();
+    Ok(found.map(|token| identity(token.metadata)).collect())
+}
+
+/// Returns the part of metadata that a deletion needs.
+fn identity(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..ObjectMeta::default()
     }
-    Ok(found)
 }
 
 /// The node credentials of a machine deployment, as they were read.

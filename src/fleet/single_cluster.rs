@@ -223,6 +223,7 @@ impl SingleCluster {
             kubeconfig_ca: &self.certificate_authority,
             interval: self.shared.cluster_info_interval,
             claimant: None,
+            tenant_status: &self.tenant_status,
         };
         tracing::info!(registration = %self.id, "serving begins");
         let serving = (self.shared.serve)(engagement).fuse();

@@ -16,9 +16,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{
-    CLAIM, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL,
-};
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM};
 use osm::fleet::adoption::{LEASE, WORKER_LEASE};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -225,20 +223,14 @@ async fn clean(admin: &Client) {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     let roles: Api<Role> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
-    // Those that are not there are as clean.
-    let _ = accounts.delete(FETCHER, &delete).await;
-    let _ = roles.delete(FETCHER, &delete).await;
-    let _ = bindings.delete(FETCHER, &delete).await;
-    // Rights that a scenario added, and what was made with them.
-    let _ = roles.delete(NODE_CREDENTIALS, &delete).await;
-    let _ = bindings.delete(NODE_CREDENTIALS, &delete).await;
-    for found in list(&accounts).await {
-        if found.annotations().contains_key(MADE_FOR) {
-            let name = found.name_any();
-            let _ = accounts.delete(&name, &delete).await;
-            let _ = roles.delete(&name, &delete).await;
-            let _ = bindings.delete(&name, &delete).await;
-        }
+    // Rights that a scenario added; the fetcher; and what was made with those rights, or has such a
+    // name though another made it. Those that are not there are as clean.
+    let made = list(&accounts).await.into_iter().map(|it| it.name_any());
+    let more = [FETCHER, NODE_CREDENTIALS].map(str::to_owned);
+    for name in made.chain(more) {
+        let _ = accounts.delete(&name, &delete).await;
+        let _ = roles.delete(&name, &delete).await;
+        let _ = bindings.delete(&name, &delete).await;
     }
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
@@ -261,8 +253,11 @@ async fn clean(admin: &Client) {
     let _ = tokens
         .delete("operating-system-manager-token", &delete)
         .await;
-    let ours = ListParams::default().labels(TOKEN_LABEL);
-    ok(tokens.delete_collection(&delete, &ours).await, "tokens go");
+    let bootstrap = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
+    ok(
+        tokens.delete_collection(&delete, &bootstrap).await,
+        "tokens go",
+    );
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let unclaimed = Patch::Merge(json!({ "metadata": { "annotations": { CLAIM: null } } }));
     let patched = namespaces

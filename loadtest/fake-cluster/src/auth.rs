@@ -5,10 +5,15 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
+    sync::LazyLock,
 };
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use jiff::Timestamp;
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::{
@@ -221,9 +226,7 @@ impl Credentials {
         let secret = claim("secret.name");
         if !secret.is_empty() {
             let object = store.find("/secrets", namespace, secret)?;
-            let held = base64::engine::general_purpose::STANDARD
-                .decode(text(object, "/data/token"))
-                .ok()?;
+            let held = STANDARD.decode(text(object, "/data/token")).ok()?;
             if held != token.as_bytes() {
                 return None;
             }
@@ -251,28 +254,45 @@ fn verified(key: u64, token: &str, now: Timestamp) -> Option<Value> {
         .then_some(payload)
 }
 
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"\A[a-z0-9]{6}\.[a-z0-9]{16}\z"));
+static GROUP: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"\A[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})\z")
+});
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is valid")
+}
+
 /// `id.secret`, kept in a Secret of kube-system: the tokens with which nodes join.
 fn by_bootstrap_token(store: &Store, token: &str, now: Timestamp) -> Option<User> {
     let (id, secret) = token.split_once('.')?;
     let object = store.find("/secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
     let field = |name: &str| {
-        base64::engine::general_purpose::STANDARD
-            .decode(text(object, &format!("/data/{name}")))
-            .unwrap_or_default()
+        let bytes = STANDARD.decode(text(object, &format!("/data/{name}")));
+        String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     };
-    let expiration = String::from_utf8(field("expiration")).unwrap_or_default();
-    let is_over = |at: Timestamp| at <= now;
-    if !expiration.is_empty() && expiration.parse().map_or(true, is_over) {
+    let expiration = field("expiration");
+    let ends = TIME.is_match(&expiration).then(|| expiration.parse().ok());
+    let is_over = |at: Option<Timestamp>| at.is_none_or(|at| at <= now);
+    if !expiration.is_empty() && is_over(ends.flatten()) {
         return None;
     }
-    let good = text(object, "/type") == "bootstrap.kubernetes.io/token"
-        && field("token-id") == id.as_bytes()
-        && field("token-secret") == secret.as_bytes()
-        && field("usage-bootstrap-authentication") == b"true";
+    let groups = field("auth-extra-groups");
+    let groups: Vec<&str> = match &*groups {
+        "" => Vec::new(),
+        some => some.split(',').collect(),
+    };
+    let good = TOKEN.is_match(token)
+        && text(object, "/type") == "bootstrap.kubernetes.io/token"
+        && object.pointer("/metadata/deletionTimestamp").is_none()
+        && field("token-id") == id
+        && field("token-secret") == secret
+        && field("usage-bootstrap-authentication") == "true"
+        && groups.iter().all(|group| GROUP.is_match(group));
     good.then(|| {
         let user = User::named(&format!("system:bootstrap:{id}")).in_group("system:bootstrappers");
-        let more = String::from_utf8(field("auth-extra-groups")).unwrap_or_default();
-        let more = more.split(',').filter(|group| !group.is_empty());
-        more.fold(user, User::in_group)
+        groups.into_iter().fold(user, User::in_group)
     })
 }

@@ -27,7 +27,7 @@ pub use reads::{
     a_watch_sends_the_first_state_and_marks_its_end, an_answer_says_when_it_was_sent,
     only_metadata_is_sent_when_asked,
 };
-pub use tokens::a_bootstrap_token_is_good_until_it_expires;
+pub use tokens::a_bootstrap_token_is_good_if_it_is_one_and_until_it_expires;
 pub use writes::{
     a_deleted_object_waits_for_its_finalizers, a_failed_json_patch_test_is_invalid,
     a_namespace_that_ends_takes_nothing_new, a_patch_cannot_rename,
@@ -73,7 +73,7 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_missing_kind_is_distinguished_from_a_missing_object
         generation_counts_changes_of_the_spec_only
         an_answer_says_when_it_was_sent
-        a_bootstrap_token_is_good_until_it_expires
+        a_bootstrap_token_is_good_if_it_is_one_and_until_it_expires
         a_list_comes_in_pages
         a_selected_list_is_exact
         a_watch_resumes_where_it_was

@@ -11,7 +11,7 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// The limit of the manifests, in bytes.
 const MEMORY_LIMIT: usize = 512 << 20;
 /// A new attack must be added here on purpose.
-const ATTACKS: f64 = 16.0;
+const ATTACKS: f64 = 20.0;
 
 /// No replica ends, no replica takes more memory than it may with its render workers, ordinary
 /// tenants are served during every attack, the attacker's conditions name each cause, and all

@@ -11,8 +11,17 @@ use serde_json::{Value, json, value::RawValue};
 use crate::api::names::{TOO_LARGE, is_path_segment};
 use crate::client::response_filter::Refused;
 
-/// Names, uids and versions are shorter.
+/// The maximum size of a text that identifies an object or its state, as JSON. Names have at most
+/// 253 characters, uids 36, and resource versions 20.
 const IDENTITY_BYTES: usize = 256;
+/// The texts of metadata that callers keep: in indexes, caches, queues and statuses.
+pub(super) const KEPT: [&str; 5] = [
+    "name",
+    "namespace",
+    "generateName",
+    "uid",
+    "resourceVersion",
+];
 /// The fields of metadata that identify an object and its state, and its finalizers.
 const IDENTITY: [&str; 7] = [
     "name",
@@ -26,7 +35,8 @@ const IDENTITY: [&str; 7] = [
 /// The maximum number of fields. No kind has as many.
 const FIELDS_MAX: usize = 64;
 
-/// Returns an object without its managed fields. Refuses names that cannot be part of a path.
+/// Returns an object without its managed fields. Refuses names that cannot be part of a path, and
+/// identities that are too long to be kept.
 pub(super) fn trimmed(text: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
     let mut object = Fields::read(text)?;
     let mut is_changed = false;
@@ -35,7 +45,7 @@ pub(super) fn trimmed(text: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
             continue;
         }
         let mut metadata = Fields::read(value.get().as_bytes())?;
-        metadata.check_names()?;
+        metadata.check_identity()?;
         let count = metadata.0.len();
         metadata.0.retain(|(key, _)| key != "managedFields");
         if metadata.0.len() < count {
@@ -93,9 +103,13 @@ impl<'a> Fields<'a> {
         serde_json::from_slice(text).map_err(|_| Refused::Json)
     }
 
-    /// Refuses a name that is not one path segment. It would change where a request goes.
-    fn check_names(&self) -> Result<(), Refused> {
+    /// Refuses a name that is not one path segment, which would change where a request goes; and a
+    /// text that no API server makes as long, since it would be kept for each object.
+    fn check_identity(&self) -> Result<(), Refused> {
         for (key, value) in &self.0 {
+            if KEPT.contains(&&**key) && value.get().len() > IDENTITY_BYTES {
+                return Err(Refused::Identity);
+            }
             if matches!(&**key, "name" | "namespace") && value.get() != "null" {
                 let name: Text<'_> =
                     serde_json::from_str(value.get()).map_err(|_| Refused::Json)?;

@@ -96,6 +96,8 @@ fn an_object_that_would_not_be_seen_as_one_is_refused() {
             Shape::Events,
             format!("{{\"a\":{{\n{{\"object\":{object}}}\n}}}}\n"),
         ),
+        (Shape::Events, "{\"object\":{}{}}\n".to_owned()),
+        (Shape::Object, "{}{}".to_owned()),
         (LIST, format!("{{\"it\\u0065ms\":[{object}]}}")),
         (LIST, format!("{{\"items\":[{as_list}]}}")),
         (LIST, format!("{{\"items\":[7,{object}]}}")),
@@ -200,6 +202,26 @@ fn a_name_that_no_object_can_have_is_refused() {
         );
     }
     assert!(pass(Shape::Object, r#"{"metadata": {"name": null}}"#).is_ok());
+}
+
+#[test]
+fn what_is_kept_of_every_object_is_as_short_as_api_servers_make_it() {
+    for key in object::KEPT {
+        let with = |length| {
+            let mut object = a_secret("one");
+            object["metadata"][key] = json!("a".repeat(length));
+            object
+        };
+        assert!(pass(Shape::Object, &with(253).to_string()).is_ok(), "{key}");
+        let long = with(300);
+        for (shape, text) in [
+            (Shape::Object, long.to_string()),
+            (Shape::Events, event(&long)),
+            (LIST, json!({ "items": [long] }).to_string()),
+        ] {
+            assert_eq!(pass(shape, &text), Err(Refused::Identity), "{key}");
+        }
+    }
 }
 
 /// A generator of pseudorandom numbers.

@@ -40,14 +40,8 @@ pub(super) async fn profiles(
 ) -> anyhow::Result<(ProfileStore, Vec<String>)> {
     let mut new = Vec::new();
     let defaults = built_in_profiles()?;
-    let store = ProfileStore::new(
-        0,
-        Quotas {
-            policies: Arc::clone(&question.settings.policies),
-            defaults: defaults.iter().map(|it| it.name.clone()).collect(),
-            memory: Arc::default(),
-        },
-    );
+    let policies = Arc::clone(&question.settings.policies);
+    let store = ProfileStore::new(0, Quotas::new(policies, &defaults, Arc::default()));
     store.resize(home, policy.profiles);
     let scope = match policy.profile_reach {
         ProfileReach::Everywhere => Scope::All,

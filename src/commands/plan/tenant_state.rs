@@ -308,15 +308,14 @@ async fn bootstrap_tokens(worker: &Client) -> anyhow::Result<HashMap<String, Tok
         .objects;
     let mut by_key: HashMap<String, Token> = HashMap::new();
     for secret in &found {
-        let (Some(key), Some(known)) = (secret.labels().get(TOKEN_LABEL), tokens::read(secret))
-        else {
+        let (Some(key), Some(known)) = (tokens::key(secret), tokens::read(secret)) else {
             continue;
         };
         let better = by_key
             .get(key)
             .is_none_or(|before| before.expires < known.token.expires);
         if better {
-            by_key.insert(key.clone(), known.token);
+            by_key.insert(key.to_owned(), known.token);
         }
     }
     Ok(by_key)

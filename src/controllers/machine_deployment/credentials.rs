@@ -33,6 +33,7 @@ use crate::controllers::{
     context::Context, queue::triggers::Affected, state::node_credentials::CachedToken,
 };
 use crate::fleet::{
+    cluster_info::TOKEN_BYTES_MAX,
     prerequisites::token_of,
     removal::{self, Credentials},
 };
@@ -403,6 +404,8 @@ impl Keeper<'_> {
 /// Returns the token, once the cluster has put it into its Secret.
 fn token_in(secret: &Secret) -> Option<SecretText> {
     let ByteString(bytes) = secret.data.as_ref()?.get("token")?;
-    let token = String::from_utf8(bytes.clone()).ok()?;
-    (!token.is_empty()).then(|| SecretText::new(token))
+    let token = std::str::from_utf8(bytes).ok()?;
+    (1..=TOKEN_BYTES_MAX)
+        .contains(&token.len())
+        .then(|| SecretText::new(token))
 }

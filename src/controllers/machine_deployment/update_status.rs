@@ -9,13 +9,13 @@ use super::{Served, ServedKind, error::Error};
 use crate::api::{
     machine_deployment::MachineDeployment,
     reason::{Reason, Severity},
-    worker_cluster::MachineDeploymentState,
+    worker_cluster::{MachineDeploymentState, TEXT_CHARACTERS_MAX},
 };
 use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::{default_profile::is_older, found::ProfileName};
 use crate::telemetry::{self, chain::chain, metrics::Took};
-use crate::tenant::report::{Outcome, ProfileTried, Report};
+use crate::tenant::report::{Outcome, ProfileTried, Report, excerpt};
 
 /// The profile of a reconcile, and its duration.
 #[derive(Debug)]
@@ -44,10 +44,11 @@ pub fn profile(context: &Context, named: &ProfileName) -> Option<Box<ProfileTrie
     let next = default.as_ref().and_then(|(default, version)| {
         is_older(version, &default.spec.version).then(|| default.spec.version.clone())
     });
+    let short = |text: String| excerpt(&text, TEXT_CHARACTERS_MAX);
     Some(Box::new(ProfileTried {
         name: name.clone(),
-        version,
-        default: default.map(|(default, version)| (default.name.clone(), version)),
+        version: short(version),
+        default: default.map(|(default, version)| (default.name.clone(), short(version))),
         next,
     }))
 }

@@ -15,6 +15,9 @@ use crate::api::{
 };
 use crate::plan::{found::Profiles, invalid::Shortage};
 
+/// The length of a digest in hex.
+const DIGEST_CHARACTERS: usize = 64;
+
 impl ProfileStore {
     /// Returns the digest of the content that we installed as this profile, if an annotation
     /// contains it.
@@ -27,7 +30,8 @@ impl ProfileStore {
     /// Records the annotations of a profile.
     pub(super) fn mark(&self, key: &Key, annotations: &BTreeMap<String, String>) {
         let mut inner = self.inner.write();
-        match annotations.get(INSTALLED_CONTENT) {
+        let content = annotations.get(INSTALLED_CONTENT);
+        match content.filter(|content| content.len() == DIGEST_CHARACTERS) {
             Some(content) => inner.installed.insert(key.clone(), content.as_str().into()),
             None => inner.installed.remove(key),
         };

@@ -16,6 +16,7 @@ use crate::controllers::{
     profile_quota::{Ledger, Moves},
     subscriptions::Subscriptions,
 };
+use crate::plan::default_profile::DefaultProfile;
 use crate::plan::invalid::Shortage;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
@@ -32,6 +33,34 @@ pub struct Quotas {
     pub defaults: BTreeSet<String>,
     /// The memory that tenants share.
     pub memory: Arc<Memory>,
+    /// The only namespace that is guaranteed memory, if others of its cluster belong to nobody.
+    pub home: Option<Arc<str>>,
+}
+
+impl Quotas {
+    /// Creates the limits of a store of several tenants.
+    pub fn new(
+        policies: Arc<TenantPolicies>,
+        defaults: &[DefaultProfile],
+        memory: Arc<Memory>,
+    ) -> Self {
+        Self {
+            policies,
+            defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+            memory,
+            home: None,
+        }
+    }
+
+    /// Returns true if a namespace is guaranteed memory, and its default profiles have room.
+    fn is_home(&self, namespace: &str) -> bool {
+        self.home.as_deref().is_none_or(|home| home == namespace)
+    }
+
+    /// Returns true if a profile has room in any case.
+    pub(super) fn has_room(&self, (namespace, name): &Key) -> bool {
+        self.defaults.contains(name) && self.is_home(namespace)
+    }
 }
 
 impl Inner {
@@ -114,10 +143,13 @@ impl ProfileStore {
                 .quotas
                 .policies
                 .of_unlabelled(&TenantId::new(namespace));
-            Ledger::new(
-                policy.profiles,
-                Reservation::guaranteed(&self.quotas.memory),
-            )
+            let memory = &self.quotas.memory;
+            let reservation = if self.quotas.is_home(namespace) {
+                Reservation::guaranteed(memory)
+            } else {
+                Reservation::surplus(memory)
+            };
+            Ledger::new(policy.profiles, reservation)
         })
     }
 

@@ -177,6 +177,28 @@ fn without_memory_only_the_newest_overlay_is_kept() {
     assert_eq!(memory.reserved(), 0);
 }
 
+#[test]
+fn of_a_workers_namespaces_only_the_home_is_guaranteed_memory() {
+    let memory = Arc::new(Memory::within(0, 0));
+    let quotas = Quotas {
+        defaults: names(["osp-ubuntu"]),
+        memory: Arc::clone(&memory),
+        home: Some("kube-system".into()),
+        ..Quotas::default()
+    };
+    let store = ProfileStore::new(0, quotas);
+    for name in ["own", "osp-ubuntu"] {
+        for (namespace, shortage) in [("kube-system", None), ("other", Some(Shortage::Memory))] {
+            store.insert(&key(namespace, name), aged(spec(json!({}))));
+            assert_eq!(
+                store.shortage(namespace, name),
+                shortage,
+                "{namespace}/{name}"
+            );
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
     let memory = Arc::new(Memory::within(64 << 20, 0));
@@ -208,9 +230,8 @@ async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
 /// Returns a store whose namespace has room for two profiles, and for any default profile.
 fn a_store_for_two() -> ProfileStore {
     let quotas = Quotas {
-        policies: Arc::default(),
         defaults: names(["osp-ubuntu"]),
-        memory: Arc::default(),
+        ..Quotas::default()
     };
     let store = ProfileStore::new(0, quotas);
     store.resize("a", quota(2));

@@ -2,7 +2,8 @@
 //! success, and when the machine deployment or one of its inputs has changed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
 };
 
@@ -41,24 +42,21 @@ struct Failure {
     retry: Retry,
 }
 
-/// The part of a machine deployment whose change may end a failure. Its status is not part of it.
-#[derive(Debug)]
-struct Requested {
-    generation: Option<i64>,
-    annotations: BTreeMap<String, String>,
-}
+/// A fingerprint of the part of a machine deployment whose change may end a failure. Its status is
+/// not part of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Requested(u64);
 
 impl Requested {
     fn of(machine_deployment: &MachineDeployment) -> Self {
-        Self {
-            generation: machine_deployment.metadata.generation,
-            annotations: machine_deployment.annotations().clone(),
-        }
+        let mut hasher = DefaultHasher::new();
+        machine_deployment.metadata.generation.hash(&mut hasher);
+        machine_deployment.annotations().hash(&mut hasher);
+        Self(hasher.finish())
     }
 
     fn is_of(&self, machine_deployment: &MachineDeployment) -> bool {
-        self.generation == machine_deployment.metadata.generation
-            && self.annotations == *machine_deployment.annotations()
+        *self == Self::of(machine_deployment)
     }
 }
 
@@ -92,6 +90,13 @@ impl Backoff {
         let failure = failures.get(reference);
         let same = failure.filter(|it| it.requested.is_of(machine_deployment));
         same.map_or(Retry::WhenDue, |it| it.retry)
+    }
+
+    /// Ends the delays of machine deployments that do not exist any more.
+    pub fn keep(&self, exists: impl Fn(&ObjectRef<MachineDeployment>) -> bool) {
+        self.failures
+            .lock()
+            .retain(|reference, _| exists(reference));
     }
 
     /// Ends the delays: after a success, when the object is gone, or when one of its inputs has

@@ -26,6 +26,11 @@ impl HeldBack {
         self.notify.notify_one();
     }
 
+    /// Forgets machine deployments that do not exist any more.
+    pub fn keep(&self, exists: impl Fn(&Reference) -> bool) {
+        self.waiting.lock().retain(exists);
+    }
+
     /// Waits until a machine deployment is added.
     pub async fn added(&self) {
         self.notify.notified().await;

@@ -45,6 +45,14 @@ pub enum Progress {
 }
 
 impl QueueLatency {
+    /// Forgets machine deployments that do not exist any more.
+    pub fn keep(&self, exists: impl Fn(&Reference) -> bool) {
+        self.due.lock().retain(|reference, _| exists(reference));
+        self.unserved
+            .lock()
+            .retain(|reference, _| exists(reference));
+    }
+
     /// Records that a machine deployment is due, unless it already is.
     pub fn now(&self, reference: &Reference, trigger: Trigger) {
         let now = Since {

@@ -29,6 +29,11 @@ impl JoinQueue {
         self.notify.notify_one();
     }
 
+    /// Forgets the keys that are not in use.
+    pub fn keep(&self, is_in_use: impl Fn(&str) -> bool) {
+        self.state.lock().changed.retain(|key| is_in_use(key));
+    }
+
     /// Waits until something was written for a machine deployment.
     pub async fn is_due(&self) {
         self.notify.notified().await;

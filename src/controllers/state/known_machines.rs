@@ -32,6 +32,11 @@ impl KnownMachines {
         self.notify.notify_one();
     }
 
+    /// Forgets machine deployments that do not exist any more.
+    pub fn keep(&self, exists: impl Fn(&str) -> bool) {
+        self.known.lock().retain(|name, _| exists(name));
+    }
+
     /// Returns what is known of a machine deployment, by `namespace/name`.
     pub fn get(&self, name: &str) -> Option<Machines> {
         self.known.lock().get(name).cloned()

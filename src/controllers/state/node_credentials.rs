@@ -64,6 +64,11 @@ impl NodeCredentials {
         self.inner.lock().known.remove(key);
     }
 
+    /// Forgets the credentials whose key is not in use.
+    pub fn keep(&self, is_in_use: impl Fn(&str) -> bool) {
+        self.inner.lock().known.retain(|key, _| is_in_use(key));
+    }
+
     /// Returns the credentials of a machine deployment, if they are known.
     pub fn get(&self, key: &str) -> Option<CachedToken> {
         self.inner.lock().known.get(key).cloned()

@@ -1,17 +1,30 @@
 //! The bootstrap tokens of one tenant, by the key of their machine deployment.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
+use regex::Regex;
 
-use crate::api::names::KUBE_SYSTEM;
+use crate::api::names::{KUBE_SYSTEM, LABEL_VALUE_BYTES_MAX, TOKEN_LABEL};
 use crate::fleet::engagement::Engagement;
 use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::{Metrics, TokensKnown};
 use crate::tenant::secret_text::SecretText;
+
+/// The type of a token's Secret.
+pub const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
+/// The most tokens that a list of them is kept of. A tenant has one for each machine deployment.
+const TOKENS_MAX: usize = 10_000;
+
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"\A[a-z0-9]{6}\.[a-z0-9]{16}\z"));
+static GROUP: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z"));
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"\A[0-9-]{10}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?(Z|[+-][0-2][0-9]:[0-5][0-9])\z")
+});
 
 /// A token, and the object that holds it.
 #[derive(Clone, Debug)]
@@ -66,12 +79,22 @@ impl Tokens {
             .collect()
     }
 
+    /// Forgets the attempts of keys that are not in use.
+    pub fn keep_attempts(&self, is_in_use: impl Fn(&str) -> bool) {
+        self.taken.lock().retain(|key, _| is_in_use(key));
+    }
+
     /// Returns all tokens, by the key of their machine deployment.
     pub fn all(&self) -> Vec<(String, KnownToken)> {
         let known = self.known.lock();
         let all = known.iter();
         all.map(|(key, token)| (key.clone(), token.clone()))
             .collect()
+    }
+
+    /// Returns true if no more listed tokens are kept.
+    pub fn is_full(&self) -> bool {
+        self.known.lock().len() >= TOKENS_MAX
     }
 
     /// Records a token.
@@ -134,28 +157,137 @@ pub fn secret_name(token: &Token) -> String {
     format!("bootstrap-token-{}", token.id)
 }
 
-/// Parses a token from its Secret. Returns `None` if no machine can join with it.
+/// Returns the key of the machine deployment that a token is for. Others choose it as well, but for
+/// its length.
+pub fn key(secret: &Secret) -> Option<&str> {
+    let key = secret.labels().get(TOKEN_LABEL)?;
+    (key.len() <= LABEL_VALUE_BYTES_MAX).then_some(key)
+}
+
+/// Parses a token from its Secret. Returns `None` if no machine can join with it: the rules are
+/// those of the API server's authenticator for bootstrap tokens (Kubernetes 1.36).
 pub fn read(secret: &Secret) -> Option<KnownToken> {
     let data = secret.data.as_ref()?;
-    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-    let authenticates = text("usage-bootstrap-authentication")? == "true";
-    let may_join = text("auth-extra-groups")?
-        .split(',')
-        .any(|group| group == AUTH_GROUPS);
-    if !authenticates || !may_join {
-        return None;
-    }
-    Some(KnownToken {
-        token: Token {
-            id: text("token-id")?,
-            secret: SecretText::new(text("token-secret")?),
-            // A token without an expiration time never expires.
-            expires: match text("expiration") {
-                Some(text) => text.parse().ok()?,
-                None => Timestamp::MAX,
-            },
+    let text = |key: &str| std::str::from_utf8(&data.get(key)?.0).ok();
+    let (id, part) = (text("token-id")?, text("token-secret")?);
+    let groups = text("auth-extra-groups")?;
+    let token = Token {
+        id: id.to_owned(),
+        secret: SecretText::new(part),
+        // A token without an expiration time never expires.
+        expires: match text("expiration").filter(|text| !text.is_empty()) {
+            Some(text) => expiration(text)?,
+            None => Timestamp::MAX,
         },
+    };
+    let authenticates = secret.type_.as_deref() == Some(TOKEN_TYPE)
+        && secret.metadata.deletion_timestamp.is_none()
+        && secret.metadata.name.as_ref() == Some(&secret_name(&token))
+        && TOKEN.is_match(&format!("{id}.{part}"))
+        && text("usage-bootstrap-authentication")? == "true"
+        // One group that is invalid invalidates the token.
+        && groups.split(',').all(|group| GROUP.is_match(group));
+    let may_join = groups.split(',').any(|group| group == AUTH_GROUPS);
+    (authenticates && may_join).then_some(KnownToken {
+        token,
         uid: secret.uid()?,
         resource_version: secret.resource_version()?,
     })
+}
+
+/// Parses an expiration time. Other forms that jiff reads are expired to the API server.
+fn expiration(text: &str) -> Option<Timestamp> {
+    TIME.is_match(text).then(|| text.parse().ok())?
+}
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Time};
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    fn a_secret() -> Secret {
+        let data = [
+            ("token-id", "abc234"),
+            ("token-secret", "0123456789abcdef"),
+            ("expiration", "2026-01-01T00:00:00Z"),
+            ("usage-bootstrap-authentication", "true"),
+            ("auth-extra-groups", AUTH_GROUPS),
+        ];
+        let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+        let data = data.map(|(key, text)| (key.to_owned(), bytes(text)));
+        Secret {
+            metadata: ObjectMeta {
+                name: Some("bootstrap-token-abc234".to_owned()),
+                uid: Some("u".to_owned()),
+                resource_version: Some("7".to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.into()),
+            type_: Some(TOKEN_TYPE.to_owned()),
+            ..Secret::default()
+        }
+    }
+
+    fn with(key: &str, text: &str) -> Option<KnownToken> {
+        let mut secret = a_secret();
+        let data = secret.data.get_or_insert_default();
+        data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec()));
+        read(&secret)
+    }
+
+    #[test]
+    fn a_token_is_one_only_if_the_api_server_takes_it_as_one() {
+        let known = read(&a_secret()).expect("it is a token");
+        assert_eq!(known.token.id, "abc234");
+        let long = "a".repeat(600 << 10);
+        let groups = |group: &str| format!("{AUTH_GROUPS},{group}");
+        for (key, text) in [
+            ("token-id", "abc235"),
+            ("token-id", "ABC234"),
+            ("token-id", ""),
+            ("token-secret", "0123456789abcde"),
+            ("token-secret", "0123456789abcdef\n"),
+            ("token-secret", &long),
+            ("usage-bootstrap-authentication", "True"),
+            ("auth-extra-groups", "system:bootstrappers:others"),
+            ("auth-extra-groups", &groups("")),
+            ("auth-extra-groups", &groups(" system:bootstrappers:a")),
+            ("auth-extra-groups", &groups("system:bootstrappers:A")),
+            ("auth-extra-groups", &groups("system:masters")),
+            ("expiration", "2026-01-01"),
+            ("expiration", "2026-01-01T00:00:00"),
+            ("expiration", "2026-01-01 00:00:00Z"),
+            ("expiration", "2026-01-01T00:00:00+01"),
+            ("expiration", "2026-01-01T00:00:60Z"),
+            ("expiration", "soon"),
+        ] {
+            assert!(with(key, text).is_none(), "{key}: {}", text.len());
+        }
+        for (key, text) in [
+            ("auth-extra-groups", &*groups("system:bootstrappers:a")),
+            ("expiration", ""),
+            ("expiration", "2026-01-01T00:00:00.5+01:00"),
+        ] {
+            assert!(with(key, text).is_some(), "{key}: {text}");
+        }
+        let leaves = Secret {
+            metadata: ObjectMeta {
+                deletion_timestamp: Some(Time(Timestamp::UNIX_EPOCH)),
+                ..a_secret().metadata
+            },
+            ..a_secret()
+        };
+        assert!(read(&leaves).is_none(), "it is being deleted");
+        let opaque = Secret {
+            type_: Some("Opaque".to_owned()),
+            ..a_secret()
+        };
+        assert!(read(&opaque).is_none(), "it is of another type");
+    }
 }

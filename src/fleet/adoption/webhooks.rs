@@ -1,12 +1,15 @@
 //! Finds the webhook configurations of the previous manager. When its server is gone, they refuse
 //! every write of the objects that they cover.
 
+use std::fmt::Debug;
+
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use serde::de::DeserializeOwned;
 
-use crate::client::pages::{self, Listed};
+use crate::client::pages::Pages;
 
 /// The paths at which its webhooks are served, behind a Service or a URL.
 const PATHS: [&str; 3] = [
@@ -16,6 +19,8 @@ const PATHS: [&str; 3] = [
 ];
 /// The maximum number of configurations that a condition's message names.
 const NAMED_MAX: usize = 6;
+/// The page size of configurations. Each has a few KiB.
+const PAGE: u32 = 100;
 
 /// A configuration that was left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,41 +31,53 @@ pub struct Leftover {
     pub name: String,
 }
 
-/// Returns the configurations that would refuse writes.
+/// Returns the configurations that would refuse writes, at most as many of each kind as are named.
 pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
-    let mutating: Api<DeserializeGuard<MutatingWebhookConfiguration>> = Api::all(worker.clone());
-    let validating: Api<DeserializeGuard<ValidatingWebhookConfiguration>> =
-        Api::all(worker.clone());
     let mutating = named(
+        Api::all(worker.clone()),
         "mutatingwebhookconfiguration",
-        pages::all(&mutating, ListParams::default()).await?,
-        |found| {
+        |found: &MutatingWebhookConfiguration| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
         },
     );
+    let mut found = mutating.await?;
     let validating = named(
+        Api::all(worker.clone()),
         "validatingwebhookconfiguration",
-        pages::all(&validating, ListParams::default()).await?,
-        |found| {
+        |found: &ValidatingWebhookConfiguration| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
         },
     );
-    Ok(mutating.chain(validating).take(NAMED_MAX).collect())
+    found.extend(validating.await?);
+    found.truncate(NAMED_MAX);
+    Ok(found)
 }
 
-/// Returns the configurations of one kind that would refuse writes.
-fn named<K: ResourceExt + Clone>(
+/// Returns the first configurations of one kind that would refuse writes.
+async fn named<K>(
+    api: Api<DeserializeGuard<K>>,
     resource: &'static str,
-    all: Listed<K>,
     refuses: impl Fn(&K) -> bool,
-) -> impl Iterator<Item = Leftover> {
-    let refusing = all.objects.into_iter().filter(move |found| refuses(found));
-    refusing.map(move |found| Leftover {
-        resource,
-        name: found.name_any(),
-    })
+) -> Result<Vec<Leftover>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let mut pages = Pages::of(ListParams::default(), PAGE);
+    let mut named = Vec::new();
+    while let Some(page) = pages.next(&api).await? {
+        let refusing = page.objects.iter().filter(|found| refuses(found));
+        let leftovers = refusing.map(|found| Leftover {
+            resource,
+            name: found.name_any(),
+        });
+        named.extend(leftovers.take(NAMED_MAX - named.len()));
+        if named.len() == NAMED_MAX {
+            break;
+        }
+    }
+    Ok(named)
 }
 
 fn refuses(failure_policy: Option<&str>, to: &WebhookClientConfig) -> bool {

@@ -4,9 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 
-use super::Attempt;
+use super::{Attempt, show_api_server};
 use crate::api::worker_cluster::Home;
-use crate::client::{connect::Clients, jitter, recurring::Recurring, retry_delay::RetryDelay};
+use crate::client::{
+    connect::Clients, jitter, recurring::Recurring, retry_delay::RetryDelay,
+    tenant_status::TenantStatus,
+};
 use crate::fleet::{
     claim::{self, Claimant},
     cluster_info::{self, ClusterInfoError, InUse},
@@ -21,7 +24,7 @@ use crate::tenant::{cluster_info::ClusterInfo, id::RegistrationId};
 /// fetcher's token.
 pub async fn keep_cluster_info(
     shared: &Shared,
-    attempt: &Attempt,
+    (attempt, tenant_status): (&Attempt, &TenantStatus),
     sender: &watch::Sender<Arc<ClusterInfo>>,
     notify: &Notify,
 ) {
@@ -31,6 +34,7 @@ pub async fn keep_cluster_info(
         kubeconfig_ca: &attempt.kubeconfig_ca,
         interval: shared.cluster_info_interval,
         claimant: (attempt.home == Home::Management).then_some(&attempt.claimant),
+        tenant_status,
     };
     reading.keep(sender, notify).await;
 }
@@ -49,6 +53,8 @@ pub struct Reading<'a> {
     /// The claimant of the cluster; `None` for one that is its tenant's home, where we neither set
     /// a claim nor create the fetcher.
     pub claimant: Option<&'a Claimant>,
+    /// The tenant's status, which names the API server: after a restart, that is the one in use.
+    pub tenant_status: &'a TenantStatus,
 }
 
 impl Reading<'_> {
@@ -77,6 +83,7 @@ impl Reading<'_> {
                     failure.is_over();
                     wait = jitter::around(self.interval);
                     if cluster_info != *before {
+                        show_api_server(self.tenant_status, &cluster_info);
                         sender.send_replace(Arc::new(cluster_info));
                     }
                 }

@@ -8,6 +8,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::ByteString;
 use rustls::{RootCertStore, pki_types::ServerName};
 use sha2::{Digest, Sha256};
@@ -308,17 +309,19 @@ fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
 }
 
 /// Validates what a cluster announces about itself in a kubeconfig: the URL of its API server and
-/// its certificate authority.
+/// its certificate authority. Returns the latter in base64 on one line; clientcmd also accepts
+/// several lines, for which a machine's kubeconfig has no place.
 ///
 /// # Errors
 ///
 /// Returns an error if a machine could not use them.
-pub fn check_announced(server: &str, certificate_authority: &str) -> Result<(), AccessError> {
+pub fn announced(server: &str, certificate_authority: &str) -> Result<String, AccessError> {
     let field = "clusters[0].cluster";
     Server::parse(server, &format!("{field}.server"))?;
     let field = format!("{field}.certificate-authority-data");
     let text = pem::decode(certificate_authority, &field)?;
-    pem::certificates(&text, &field).map(drop)
+    pem::certificates(&text, &field)?;
+    Ok(STANDARD.encode(text))
 }
 
 fn parse_certificate_authority(cluster: &Node<'_>) -> Result<Vec<u8>, AccessError> {

@@ -12,10 +12,10 @@ const CODE: &[(&str, usize)] = &[
     ("api", 1610),
     ("app", 1300),
     ("cli", 3403),
-    ("client", 3803),
+    ("client", 3849),
     ("commands", 6421),
-    ("controllers", 7246),
-    ("fleet", 6924),
+    ("controllers", 7409),
+    ("fleet", 6987),
     ("lib", 17),
     ("main", 12),
     ("plan", 2108),
@@ -25,14 +25,14 @@ const CODE: &[(&str, usize)] = &[
     ("rules", 2721),
     ("settings", 1823),
     ("telemetry", 2190),
-    ("tenant", 3313),
+    ("tenant", 3315),
 ];
 
 /// Lines of Rust in each folder of tests, and of the programs that tests run.
 const TESTS: &[(&str, usize)] = &[
     ("loadtest/benches", 461),
-    ("loadtest/fake-cluster", 9329),
-    ("loadtest/src", 11252),
+    ("loadtest/fake-cluster", 9378),
+    ("loadtest/src", 11390),
     ("loadtest/tests", 624),
     ("tests/behaviour", 11947),
     ("tests/cli", 1171),
@@ -46,7 +46,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/rendering", 1098),
     ("tests/shape", 4258),
     ("tests/simulation", 2218),
-    ("tests/sweep", 8271),
+    ("tests/sweep", 8344),
 ];
 
 /// How far above what it limits a number may be.

@@ -5,6 +5,7 @@
 
 mod answers;
 mod attacks;
+mod noise;
 mod process_tree;
 
 use std::{cell::Cell, collections::BTreeSet, convert::Infallible, time::Duration};

@@ -11,8 +11,10 @@ use kube::{
 use super::{super::error::Error, Apply};
 use crate::api::names::{KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL};
 use crate::controllers::state::tokens;
+use crate::fleet::removal;
 use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::SecretKind;
+use crate::tenant::mode::Right;
 
 impl Apply<'_> {
     /// Creates a token. Its ID is derived from the key: if a creation is repeated after a crash, it
@@ -40,8 +42,13 @@ impl Apply<'_> {
                     {
                         self.keep_token(&ours);
                     }
-                    // It belongs to another program, or is broken. The next attempt uses another
-                    // ID.
+                    Some(broken) if self.may_delete(&broken) => {
+                        removal::delete(&api, &broken.metadata)
+                            .await
+                            .map_err(Error::call(format!("delete {name}")))?;
+                    }
+                    // It belongs to another program, or is being deleted. The next attempt uses
+                    // another ID.
                     Some(_) => self.context.tokens.take(key),
                     None => {}
                 }
@@ -64,7 +71,8 @@ impl Apply<'_> {
             .get_opt(&name)
             .await
             .map_err(Error::call(format!("read {name}")))?;
-        let Some(mut secret) = found.filter(|it| it.uid().as_ref() == Some(&known.uid)) else {
+        let found = found.filter(|it| it.uid().as_ref() == Some(&known.uid));
+        let Some(mut secret) = found.filter(|it| tokens::read(it).is_some()) else {
             self.context.tokens.remove(key);
             return Err(token_moved(&name));
         };
@@ -84,6 +92,14 @@ impl Apply<'_> {
         self.keep_token(&replaced);
         self.context.engagement.shared.metrics.token_renewed();
         Ok(())
+    }
+
+    /// Returns true if a token with which no machine can join is one that we created.
+    fn may_delete(&self, broken: &Secret) -> bool {
+        let made_for = broken.annotations().get(MADE_FOR);
+        made_for == Some(&self.deployment.provenance.made_for)
+            && broken.metadata.deletion_timestamp.is_none()
+            && self.context.engagement.mode.has(Right::DeleteTokens)
     }
 
     fn keep_token(&self, secret: &Secret) {
@@ -122,7 +138,7 @@ fn token_secret(key: &str, made_for: &str, token: &Token) -> Secret {
             ..ObjectMeta::default()
         },
         data: Some(data),
-        type_: Some("bootstrap.kubernetes.io/token".to_owned()),
+        type_: Some(tokens::TOKEN_TYPE.to_owned()),
         ..Secret::default()
     }
 }

@@ -1,21 +1,22 @@
 //! The attacks: what a tenant, its worker cluster or somebody who reaches the admin port does.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use fake_cluster::{Chunks, Fault, Matcher, object};
-use futures::future::{LocalBoxFuture, join_all, pending};
+use fake_cluster::{Chunks, Fault, Matcher, Verb, object};
+use futures::future::{LocalBoxFuture, pending};
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
 
 use super::{
     super::hostile::a_profile,
     answers::{
-        MACHINE_DEPLOYMENTS, SECRETS, empty_items, endless_events, endless_list, endless_objects,
-        endless_secrets, managed_fields, on_list, on_watch, smuggled_name,
+        MACHINE_DEPLOYMENTS, SECRETS, empty_items, endless_endpoints, endless_events, endless_list,
+        endless_objects, endless_secrets, endless_tokens, long_uids, managed_fields, on_list,
+        on_list_of_tokens, on_watch, smuggled_name, unreported_deletions,
     },
+    noise::half_requests,
 };
 use crate::load::{
     fleet::{KUBE_SYSTEM, PROFILE, Worker, machine_deployment},
@@ -36,9 +37,6 @@ const OFFERED: usize = 166;
 /// Machine deployments that are larger together than any tenant's share.
 const LARGE: usize = 100;
 const LARGE_BYTES: usize = 1_200_000;
-/// Connections to each admin port, and what each sends of a request that never ends.
-const HALF_REQUESTS: usize = 500;
-const HALF_REQUEST_BYTES: usize = 380_000;
 
 /// When an inventory's Secrets were created: before the attacker's own registration. Of a
 /// namespace, the oldest is served, and of one second, any of them.
@@ -101,7 +99,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         (1, "empty-items"),
         "the list has more objects than were asked for",
         |_, attacker| {
-            on_list(attacker, empty_items());
+            on_list(attacker, MACHINE_DEPLOYMENTS, empty_items());
             Ok(())
         },
     ),
@@ -109,7 +107,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         (0, "endless-list"),
         "the list has not ended after 1000 pages",
         |_, attacker| {
-            on_list(attacker, endless_list()?);
+            on_list(attacker, MACHINE_DEPLOYMENTS, endless_list()?);
             Ok(())
         },
     ),
@@ -117,7 +115,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         (0, "smuggled-name"),
         "has a name that no object can have",
         |_, attacker| {
-            on_list(attacker, smuggled_name()?);
+            on_list(attacker, MACHINE_DEPLOYMENTS, smuggled_name()?);
             Ok(())
         },
     ),
@@ -139,7 +137,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::by(
         (2, "endless-objects"),
-        "more than 10000 objects exist",
+        "more than 4000 objects exist",
         |_, attacker| {
             on_watch(attacker, MACHINE_DEPLOYMENTS, endless_objects()?);
             Ok(())
@@ -150,6 +148,39 @@ pub(super) const ATTACKS: &[Attack] = &[
         "there is no memory left for Secret",
         |_, attacker| {
             on_watch(attacker, SECRETS, endless_secrets());
+            Ok(())
+        },
+    ),
+    Attack::by(
+        (2, "long-uids"),
+        "has a name, uid or resourceVersion longer than any object's",
+        |_, attacker| {
+            on_watch(attacker, SECRETS, long_uids());
+            Ok(())
+        },
+    ),
+    Attack::by((4, "unreported-deletions"), "", |_, attacker| {
+        on_watch(attacker, SECRETS, unreported_deletions());
+        Ok(())
+    }),
+    Attack::by(
+        (1, "endless-tokens"),
+        "the list has not ended after 1000 pages",
+        |_, attacker| {
+            on_list_of_tokens(attacker, endless_tokens());
+            Ok(())
+        },
+    ),
+    Attack::by(
+        (2, "endless-endpoints"),
+        "the list has not ended after 1000 pages",
+        |_, attacker| {
+            let announced = Matcher::on(&[Verb::Get], "configmaps");
+            attacker
+                .server
+                .cluster
+                .inject(announced, Fault::status(404));
+            on_list(attacker, "endpointslices", endless_endpoints());
             Ok(())
         },
     ),
@@ -451,22 +482,4 @@ fn forget_all(attacker: &Worker, name: &str, count: usize) {
         let gone = attacker.machine_deployment(&name);
         attacker.server.cluster.delete_raw(gone);
     }
-}
-
-/// Opens connections that send a request that never ends, and opens new ones when they are closed.
-async fn half_requests(admins: Vec<String>) {
-    let connections = admins.iter().flat_map(|admin| {
-        (0..HALF_REQUESTS).map(move |_| async move {
-            loop {
-                if let Ok(mut stream) = TcpStream::connect(admin).await {
-                    let head = "GET / HTTP/1.1\r\nhost: a\r\na: ";
-                    let _closed = stream.write_all(head.as_bytes()).await;
-                    let _closed = stream.write_all(&vec![b'a'; HALF_REQUEST_BYTES]).await;
-                    sleep(Duration::from_secs(10)).await;
-                }
-                sleep(Duration::from_millis(100)).await;
-            }
-        })
-    });
-    join_all(connections).await;
 }
