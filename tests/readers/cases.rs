@@ -67,6 +67,7 @@ pub struct Machine {
     pub provider: String,
     pub kubelet: &'static str,
     pub network: Value,
+    pub keys: Vec<&'static str>,
     pub operating_system_spec: BTreeMap<&'static str, Value>,
     pub annotations: BTreeMap<String, String>,
     pub settings: TenantSettings,
@@ -238,6 +239,7 @@ impl Profile {
 /// What any machine may have.
 const EVERYWHERE: &[(&str, Change)] = &[
     ("proxy", set_proxy),
+    ("without-keys", |machine| machine.keys.clear()),
     ("large", |machine| {
         set_proxy(machine);
         machine.settings.host_ca_bundle = certificate().repeat(3);
@@ -261,6 +263,8 @@ const ON_RHEL: &[(&str, Change)] = &[("registered", |machine| {
     machine.operating_system_spec = [
         ("rhelSubscriptionManagerUser", json!("user")),
         ("rhelSubscriptionManagerPassword", json!("word")),
+        ("rhelOrganizationName", json!("example")),
+        ("rhelActivationKey", json!("key")),
         ("attachSubscription", json!(true)),
     ]
     .into();
@@ -348,6 +352,7 @@ impl Machine {
             provider: provider.to_owned(),
             kubelet: "1.34.1",
             network: json!({}),
+            keys: vec![SSH_KEY],
             operating_system_spec: BTreeMap::new(),
             annotations: BTreeMap::new(),
             settings: TenantSettings::default(),
@@ -373,7 +378,7 @@ impl Machine {
             "operatingSystem": spec.os_name.as_str(),
             "operatingSystemSpec": system,
             "network": self.network,
-            "sshPublicKeys": [SSH_KEY],
+            "sshPublicKeys": self.keys,
         });
         let subject = Subject {
             name: self.deployment.clone(),

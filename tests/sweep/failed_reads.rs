@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fake_cluster::{Cluster, Fault, Matcher, Verb};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
 use osm::api::names::DerivedNames;
 use serde_json::{Value, json};
 
@@ -105,32 +105,30 @@ async fn a_failed_read_of_cluster_info_rotates_nothing() {
     }
 }
 
-/// The ready endpoints of the API server, and nothing that announces another.
-fn endpoints(addresses: &[&str]) -> Value {
+/// Sets the endpoints of the API server, which nothing announces.
+fn set_endpoints(cluster: &Cluster, addresses: &[&str]) {
     let endpoint = |address| json!({ "addresses": [address], "conditions": { "ready": true } });
-    json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {
-            "name": "kubernetes", "namespace": "default",
-            "labels": { "kubernetes.io/service-name": "kubernetes" },
-        },
-        "addressType": "IPv4",
-        "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
-        "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }],
-    })
+    let slice = cluster.get(object("endpointslices", "default", "kubernetes"));
+    let mut slice = slice.expect("every cluster has it");
+    set(
+        &mut slice,
+        "/endpoints",
+        addresses.iter().map(endpoint).collect(),
+    );
+    put(cluster, slice);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_keeps_the_endpoint_that_took_the_place_of_another() {
     let world = Scenario::Create.world();
     let berlin = world.worker("berlin");
-    put(berlin, endpoints(&["10.0.0.1", "10.0.0.2"]));
+    set_endpoints(berlin, &["10.0.0.1", "10.0.0.2"]);
     let process = world.start_settled().await;
     assert!(document(berlin, BOOTSTRAP).contains("https://10.0.0.1:6443"));
-    put(berlin, endpoints(&["10.0.0.2"]));
+    set_endpoints(berlin, &["10.0.0.2"]);
     tokio::time::sleep(Duration::from_mins(12)).await;
     assert!(document(berlin, BOOTSTRAP).contains("https://10.0.0.2:6443"));
-    put(berlin, endpoints(&["10.0.0.1", "10.0.0.2"]));
+    set_endpoints(berlin, &["10.0.0.1", "10.0.0.2"]);
     tokio::time::sleep(Duration::from_mins(12)).await;
     process.stop().await;
     let in_use = &world.own("berlin")["status"]["apiServer"];

@@ -30,8 +30,8 @@ pub use reads::{
 pub use tokens::a_bootstrap_token_is_good_if_it_is_one_and_until_it_expires;
 pub use writes::{
     a_deleted_object_waits_for_its_finalizers, a_failed_json_patch_test_is_invalid,
-    a_namespace_that_ends_takes_nothing_new, a_patch_cannot_rename,
-    a_precondition_guards_a_deletion, a_secret_that_is_immutable_stays_so,
+    a_missing_field_is_null_to_a_json_patch, a_namespace_that_ends_takes_nothing_new,
+    a_patch_cannot_rename, a_precondition_guards_a_deletion, a_secret_that_is_immutable_stays_so,
     a_write_without_change_leaves_no_trace, an_apply_conflicts_with_other_managers,
     an_apply_removes_what_it_no_longer_names, an_old_version_is_a_conflict,
     an_update_does_not_create, the_same_name_is_refused_twice,
@@ -81,6 +81,7 @@ pub async fn suite(client: &Client, prefix: &str) {
         only_metadata_is_sent_when_asked
         a_deleted_object_waits_for_its_finalizers
         a_failed_json_patch_test_is_invalid
+        a_missing_field_is_null_to_a_json_patch
         a_namespace_that_ends_takes_nothing_new
         a_patch_cannot_rename
         a_precondition_guards_a_deletion

@@ -2,6 +2,7 @@
 //! The last knows the merge keys of `fields.rs` and the directives `$patch: delete|replace` and
 //! `$deleteFromPrimitiveList`; `$setElementOrder` is accepted and ignored.
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -37,8 +38,29 @@ pub(crate) fn json(object: &Value, body: &[u8]) -> Result<Value, Refusal> {
     let patch: json_patch::Patch =
         serde_json::from_value(Value::Array(operations)).map_err(|_| Refusal::patch_failed())?;
     let mut changed = object.clone();
-    json_patch::patch(&mut changed, &patch).map_err(|_| Refusal::patch_failed())?;
+    for operation in patch.0 {
+        if let Some(operation) = as_servers_read(operation, &changed) {
+            json_patch::patch(&mut changed, &[operation]).map_err(|_| Refusal::patch_failed())?;
+        }
+    }
     Ok(changed)
+}
+
+/// To the real server, a field that a map lacks is null: it can be replaced, and it equals null.
+fn as_servers_read(operation: PatchOperation, object: &Value) -> Option<PatchOperation> {
+    let is_missing = |path: &str| {
+        let parent = path.rsplit_once('/');
+        let parent = parent.and_then(|(parent, _)| object.pointer(parent));
+        parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
+    };
+    match operation {
+        PatchOperation::Replace(it) if is_missing(it.path.as_str()) => {
+            let (path, value) = (it.path, it.value);
+            Some(PatchOperation::Add(AddOperation { path, value }))
+        }
+        PatchOperation::Test(it) if it.value.is_null() && is_missing(it.path.as_str()) => None,
+        other => Some(other),
+    }
 }
 
 /// Applies a merge patch.

@@ -139,8 +139,8 @@ fn inline(encoding: Option<String>, data: String) -> FileContent {
 /// Returns the modules of a config. Red Hat Enterprise Linux registers with the subscription of the
 /// machine deployment, whatever the profile contains. Profiles in Go templates write a key even if
 /// it is empty, as their users expect. In YAML, such a key has no value, which cloud-init refuses.
-/// Profiles in Jinja therefore omit empty keys, and the whole module if there is no account to
-/// register with.
+/// Profiles in Jinja therefore omit empty keys, and keep their own module if the machine deployment
+/// has no account to register with.
 fn modules(
     valid: &ValidInput<'_>,
     modules: Option<&CloudInitModules>,
@@ -156,6 +156,7 @@ fn modules(
         .provider
         .operating_system_spec
         .rhel;
+    let own = std::mem::take(&mut modules.rh_subscription);
     modules.rh_subscription = match form {
         Form::Inline => rh_subscription(rhel),
         Form::Stored => rh_subscription(&mark_rhel(rhel)),
@@ -164,7 +165,7 @@ fn modules(
         modules.rh_subscription.retain(|_, value| !value.is_empty());
         let names_account = |key| modules.rh_subscription.contains_key(key);
         if !names_account("username") && !names_account("org") {
-            modules.rh_subscription.clear();
+            modules.rh_subscription = own;
         }
     }
     Some(modules)
@@ -184,11 +185,18 @@ fn rh_subscription(rhel: &RhelSpec) -> BTreeMap<String, String> {
             ),
         ]
     } else {
-        vec![
+        let mut pairs = vec![
             ("username", secret(&rhel.subscription_manager_user)),
             ("password", secret(&rhel.subscription_manager_password)),
             ("auto-attach", rhel.attach_subscription.to_string()),
-        ]
+        ];
+        let (organization, key) = (&rhel.organization_name, &rhel.activation_key);
+        // cloud-init prefers these to the user.
+        if !organization.expose().is_empty() && !key.expose().is_empty() {
+            pairs.push(("org", secret(organization)));
+            pairs.push(("activation-key", secret(key)));
+        }
+        pairs
     };
     pairs
         .into_iter()

@@ -16,6 +16,7 @@ mod mirror;
 use mirror::Mirror;
 
 const DOCKER: &str = "docker.io";
+const DOCKER_HOST: &str = "registry-1.docker.io";
 const DOCKER_SERVER: &str = "https://registry-1.docker.io";
 const IMAGES: &str = r#"[plugins."io.containerd.cri.v1.images"#;
 const RUNTIME: &str = r#"[plugins."io.containerd.cri.v1.runtime"#;
@@ -84,7 +85,7 @@ fn push_registry(
         let _ = writeln!(out, "{plugin}\".registry.configs]");
     }
     for (registry, credential) in by_host(credentials) {
-        push_credential(out, plugin, (&registry, credential));
+        push_credential(out, plugin, (registry, credential));
     }
 }
 
@@ -221,14 +222,26 @@ impl Hosts<'_> {
     }
 }
 
-/// Returns the credentials by the host with which containerd looks them up.
+/// Returns the credentials by the host with which containerd looks them up. Where several names are
+/// those of one host, its own name precedes.
 fn by_host(
     credentials: &BTreeMap<String, RegistryCredential>,
-) -> BTreeMap<String, &RegistryCredential> {
-    credentials
-        .iter()
-        .map(|(registry, credential)| (mirror::host_of(registry).to_owned(), credential))
+) -> BTreeMap<&str, &RegistryCredential> {
+    let is_own = |registry: &&String| asked_host(registry) == registry.as_str();
+    let (own, others): (Vec<_>, Vec<_>) = credentials.keys().partition(is_own);
+    let all = others.into_iter().chain(own);
+    all.filter_map(|registry| Some((asked_host(registry), credentials.get(registry)?)))
         .collect()
+}
+
+/// Returns the host that containerd asks for the images of a registry. `kubectl create secret
+/// docker-registry` names Docker Hub by the address of its first API, images by its domain.
+fn asked_host(registry: &str) -> &str {
+    let host = mirror::host_of(registry);
+    match host.split('/').next() {
+        Some(DOCKER | "index.docker.io") => DOCKER_HOST,
+        _ => host,
+    }
 }
 
 fn push_credential(

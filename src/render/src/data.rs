@@ -22,17 +22,19 @@ use super::{
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
     kubelet::{KubeletSettings, feature_gates, kubelet_version},
+    no_proxy::is_direct,
     template::BOOTSTRAP_KUBECONFIG,
 };
 use osm_api::{
     names::DerivedNames,
     profile::{CloudProvider, OperatingSystem},
 };
-use osm_tenant::{secret_text::SecretText, settings::TenantSettings};
+use osm_tenant::{certificates::separated, secret_text::SecretText, settings::TenantSettings};
 
 /// The variable with the token to fetch documents with: the machine deployment's own, or the
 /// fetcher's.
 const FETCH_TOKEN: &str = "fetch_token";
+const SERVER_IS_DIRECT: &str = "server_is_direct";
 
 /// Variables that exist for old profiles, and are always empty.
 const ALWAYS_EMPTY: [&str; 5] = [
@@ -97,6 +99,12 @@ impl<'a> ValidInput<'a> {
         })
     }
 
+    /// Returns true if machines reach their API server without the proxy.
+    fn server_is_direct(&self) -> bool {
+        let no_proxy = self.input.settings.no_proxy.as_deref();
+        is_direct(self.input.cluster.api_server, no_proxy.unwrap_or_default())
+    }
+
     fn fetch_token(&self) -> &SecretText {
         let cluster = &self.input.cluster;
         cluster.own_fetch_token.unwrap_or(cluster.fetch_token)
@@ -127,8 +135,11 @@ impl<'a> ValidInput<'a> {
             .as_ref();
         data.extend([
             ("KubeVersion", text(&self.kube_version)),
-            ("KubernetesCACert", text(cluster.kubernetes_ca_certificate)),
-            ("HostCACert", text(&settings.host_ca_bundle)),
+            (
+                "KubernetesCACert",
+                text(&separated(cluster.kubernetes_ca_certificate)),
+            ),
+            ("HostCACert", text(&separated(&settings.host_ca_bundle))),
             ("CloudProviderName", text(self.cloud_provider.as_str())),
             (
                 "CloudConfig",
@@ -149,6 +160,7 @@ impl<'a> ValidInput<'a> {
             ("Token", text(cluster.fetch_token.expose())),
             (FETCH_TOKEN, text(self.fetch_token().expose())),
             ("ServerURL", text(cluster.api_server)),
+            (SERVER_IS_DIRECT, Value::from(self.server_is_direct())),
             ("SecretName", text(&self.names.provisioning)),
             (
                 "BootstrapKubeconfigSecretName",

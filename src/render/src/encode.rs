@@ -1,5 +1,7 @@
 //! Encodes a config as the documents that machines read. Their bytes are a contract.
 
+use std::collections::BTreeMap;
+
 use super::{
     error::{Half, RenderError},
     user_data::UserData,
@@ -33,14 +35,41 @@ pub fn encode(
     half: Half,
     machine: MachineInput<'_>,
 ) -> Result<UserData, RenderError> {
+    check_paths(config, half)?;
     match config.provisioning_utility {
         Some(ProvisioningUtility::Ignition) => ignition::encode(config, half, machine),
         Some(ProvisioningUtility::CloudInit) | None => cloud_init::encode(config, half, machine),
     }
 }
 
+/// Refuses a file whose path is below that of another: a machine can have only one of them.
+fn check_paths(config: &OperatingSystemConfigSpec, half: Half) -> Result<(), RenderError> {
+    let paths = half_of(config, half).files.iter().map(|file| &*file.path);
+    let named = names_machine(config, half).then_some(MACHINE_NAME_PATH);
+    let mut known: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
+    for path in paths.chain(named) {
+        known.insert(
+            path.split('/').filter(|part| !part.is_empty()).collect(),
+            path,
+        );
+    }
+    for (parts, path) in &known {
+        let above = (1..parts.len()).find_map(|end| known.get(parts.get(..end)?));
+        if let Some(above) = above {
+            return Err(RenderError::Unsafe {
+                half,
+                place: format!("file `{}`, path", path.escape_debug()),
+                reason: format!("it is below `{}`, which is a file", above.escape_debug()).into(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// The placeholder that machine-controller replaces with the machine's name.
 const MACHINE_NAME: &str = "<MACHINE_NAME>";
+/// The file that holds the machine's name.
+const MACHINE_NAME_PATH: &str = "/etc/machine-name";
 
 fn half_of(config: &OperatingSystemConfigSpec, half: Half) -> &ConfigHalf {
     match half {
@@ -72,6 +101,41 @@ fn data_of(file: &File) -> (&str, Option<&str>) {
         let encoding = inline.encoding.as_deref().filter(|name| !name.is_empty());
         (&inline.data, encoding)
     })
+}
+
+/// How cloud-init reads the data of a file, by the name of its encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As text.
+    Text,
+    /// In base64, which the renderer writes.
+    Base64,
+    /// Compressed, which the renderer does.
+    Gzip,
+    /// Decoded from what its author encoded.
+    ByAuthor,
+    /// As text, with a warning.
+    Unknown,
+}
+
+impl Encoding {
+    /// Returns the encoding of this name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if cloud-init would fail with it: no later file of the document would be
+    /// written.
+    pub fn of(name: &str) -> Result<Self, &'static str> {
+        Ok(match (name, &*name.trim().to_lowercase()) {
+            ("b64", _) => Self::Base64,
+            (ENCODING_GZIP, _) => Self::Gzip,
+            (_, "" | "text/plain") => Self::Text,
+            (_, "base64" | "gz+b64" | "gz+base64" | "gzip+b64" | "gzip+base64") => Self::ByAuthor,
+            (_, "b64") => return Err("only `b64` in lower case and without spaces is encoded"),
+            (_, "gz" | "gzip") => return Err("only `gzip` in this spelling is compressed"),
+            _ => Self::Unknown,
+        })
+    }
 }
 
 /// Returns the number of bytes that a file's data takes in a document, before indents and escapes.

@@ -34,6 +34,10 @@ pub const SETTINGS: [&str; 10] = [
     "SystemReserved",
 ];
 
+/// The percentages of a disk at which a kubelet stops and begins to remove unused images, if they
+/// are not configured.
+const IMAGE_GC_LOW_THRESHOLD_DEFAULT: i32 = 80;
+const IMAGE_GC_HIGH_THRESHOLD_DEFAULT: i32 = 85;
 /// How long a kubelet keeps an unused image if it is not configured, or configured with zero.
 const IMAGE_MINIMUM_GC_AGE_DEFAULT: GoDuration = GoDuration::new(120_000_000_000);
 
@@ -145,21 +149,27 @@ impl KubeletSettings {
     /// Returns the settings that a kubelet refuses beside another one, each with the reason.
     fn conflicts(&self) -> Vec<(&'static str, String)> {
         let mut conflicts = Vec::new();
-        if let (Some(low), Some(high)) = (
+        let (low, high) = (
             self.image_gc_low_threshold_percent,
             self.image_gc_high_threshold_percent,
-        ) && low >= high
-        {
-            let reason = format!("{low} must be less than ImageGCHighThresholdPercent, {high}");
-            conflicts.push(("ImageGCLowThresholdPercent", reason));
+        );
+        let least = low.unwrap_or(IMAGE_GC_LOW_THRESHOLD_DEFAULT);
+        let most = high.unwrap_or(IMAGE_GC_HIGH_THRESHOLD_DEFAULT);
+        if least >= most {
+            conflicts.push(if low.is_some() {
+                let reason =
+                    format!("{least} must be less than ImageGCHighThresholdPercent, {most}");
+                ("ImageGCLowThresholdPercent", reason)
+            } else {
+                let reason =
+                    format!("{most} must be more than ImageGCLowThresholdPercent, {least}");
+                ("ImageGCHighThresholdPercent", reason)
+            });
         }
-        if let (Some(minimum), Some(maximum)) =
-            (self.image_minimum_gc_age, self.image_maximum_gc_age)
-        {
-            let minimum = match minimum.nanoseconds() {
-                0 => IMAGE_MINIMUM_GC_AGE_DEFAULT,
-                _ => minimum,
-            };
+        if let Some(maximum) = self.image_maximum_gc_age {
+            let minimum = self.image_minimum_gc_age;
+            let minimum = minimum.filter(|minimum| minimum.nanoseconds() > 0);
+            let minimum = minimum.unwrap_or(IMAGE_MINIMUM_GC_AGE_DEFAULT);
             if maximum.nanoseconds() > 0 && maximum.nanoseconds() <= minimum.nanoseconds() {
                 let reason = format!("{maximum} must be greater than ImageMinimumGCAge, {minimum}");
                 conflicts.push(("ImageMaximumGCAge", reason));

@@ -104,6 +104,10 @@ impl Rule {
         "world-writable",
         "A file that everybody on the machine may write.",
     );
+    pub const LOST_MODE: Self = Self::warning(
+        "lost-mode",
+        "Permissions that set the user or the group, which cloud-init loses.",
+    );
     pub const RELATIVE_PATH: Self =
         Self::warning("relative-path", "A path that does not begin with a slash.");
     pub const DUPLICATE_PATH: Self = Self::warning(
@@ -129,6 +133,10 @@ impl Rule {
     pub const UNKNOWN_VARIABLE: Self = Self::error(
         "unknown-variable",
         "A variable that does not exist, with nearly the name of one that does.",
+    );
+    pub const EMPTY_URL_PART: Self = Self::warning(
+        "empty-url-part",
+        "A URL with an empty part, as it is left where a program replaces `${…}` with nothing.",
     );
     pub const UNUSED_TEMPLATE: Self = Self::warning(
         "unused-template",
@@ -171,7 +179,7 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -193,6 +201,7 @@ impl Rule {
         Self::PERMISSIONS,
         Self::OCTAL_PERMISSIONS,
         Self::WORLD_WRITABLE,
+        Self::LOST_MODE,
         Self::RELATIVE_PATH,
         Self::DUPLICATE_PATH,
         Self::DUPLICATE_TEMPLATE,
@@ -201,6 +210,7 @@ impl Rule {
         Self::TEMPLATE_SYNTAX,
         Self::REFUSED_FUNCTION,
         Self::UNKNOWN_VARIABLE,
+        Self::EMPTY_URL_PART,
         Self::UNUSED_TEMPLATE,
         Self::RENDER_FAILED,
         Self::SECRET_READABLE,

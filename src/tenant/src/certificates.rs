@@ -6,6 +6,8 @@ use std::{borrow::Cow, collections::BTreeSet};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 
+/// The end of one boundary, and the beginning of the next.
+const JOINED: &str = "----------BEGIN ";
 /// The length of a line in PEM, as OpenSSL and Go write it.
 const LINE_CHARACTERS: usize = 64;
 
@@ -21,6 +23,16 @@ pub fn meaning(pem: &str) -> Cow<'_, str> {
         Cow::Borrowed(pem)
     } else {
         Cow::Owned(text)
+    }
+}
+
+/// Returns a PEM text with each boundary on a line of its own. Of certificates that meet on one
+/// as `cat` joins files without a last line feed, rustls reads the first, and Go none.
+pub fn separated(pem: &str) -> Cow<'_, str> {
+    if pem.contains(JOINED) {
+        Cow::Owned(pem.replace(JOINED, "-----\n-----BEGIN "))
+    } else {
+        Cow::Borrowed(pem)
     }
 }
 
@@ -62,6 +74,14 @@ fn block(der: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_that_meet_on_one_line_are_parted() {
+        let (one, two) = (block(&[1; 100]), block(&[2; 48]));
+        let joined = format!("{}{two}", one.trim_end());
+        assert_eq!(separated(&joined), format!("{one}{two}"));
+        assert!(matches!(separated(&one), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn what_stands_beside_certificates_and_their_order_mean_nothing() {

@@ -27,7 +27,7 @@ import base64, json, sys
 from cloudinit import util
 from cloudinit.config import cc_write_files as module
 document = util.load_yaml(open(sys.argv[1]).read())
-for file in document['write_files']:
+for file in document.get('write_files') or []:
     steps = module.canonicalize_extraction(file.get('encoding'))
     content = module.extract_contents(file['content'], steps)
     content = content if isinstance(content, bytes) else content.encode()

@@ -123,6 +123,13 @@ fn ignition_refuses_or_reports_a_fault() {
         ("/storage/files/0/mode", json!(0o10000), "mode"),
         ("/storage/files/0/contents/source", json!("dat:a"), "url"),
         ("/systemd/units/0/contents", json!("Unit]\n"), "unit"),
+        ("/systemd/units/0/contents", json!("[Unit]a\n"), "unit"),
+        ("/systemd/units/0/contents", json!("[Unit]\nA\n"), "unit"),
+        (
+            "/systemd/units/0/contents",
+            json!(format!("[Unit]\nA={}\n", "a".repeat(2_046))),
+            "line too long",
+        ),
         ("/storage", json!({ "file": [] }), "unused key file"),
     ] {
         let mut document = document.version_3.clone();

@@ -92,6 +92,21 @@ pub async fn a_failed_json_patch_test_is_invalid(client: &Client, namespace: &st
     );
 }
 
+/// To a JSON patch, a field that a map lacks is null.
+pub async fn a_missing_field_is_null_to_a_json_patch(client: &Client, namespace: &str) {
+    let maps = maps(client, namespace);
+    created(&maps, &map("a", &json!({ "k": "1" }))).await;
+    let operations = json!([
+        { "op": "test", "path": "/data/new", "value": null },
+        { "op": "replace", "path": "/data/new", "value": "2" },
+    ]);
+    let patch: json_patch::Patch = serde_json::from_value(operations).expect("a patch");
+    let params = PatchParams::default();
+    let patched = maps.patch("a", &params, &Patch::Json::<()>(patch)).await;
+    let patched = patched.expect("patched");
+    assert_eq!(patched.data.pointer("/data/new"), Some(&json!("2")));
+}
+
 /// A deletion with another UID or version is a conflict.
 pub async fn a_precondition_guards_a_deletion(client: &Client, namespace: &str) {
     let secrets = secrets(client, namespace);

@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Write};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    CRLF, MACHINE_NAME, MachineInput, data_of, distinct_keys, gzip::gzip_base64, half_of,
+    CRLF, Encoding, MACHINE_NAME, MachineInput, data_of, distinct_keys, gzip::gzip_base64, half_of,
     names_machine, permissions::Permissions,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 use osm_api::{
     config::OperatingSystemConfigSpec,
-    profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit},
+    profile::{CloudInitModules, CloudProvider, File, Unit},
 };
 
 mod implicit;
@@ -59,7 +59,10 @@ pub fn encode(
             .push_str("package_upgrade: true\npackage_reboot_if_required: true\n");
     }
     document.push_keys(&content.user_ssh_keys)?;
-    document.out.push_str("write_files:");
+    // A list without items would be null, with which cloud-init's modules fail.
+    if names_machine(config, half) || !content.files.is_empty() {
+        document.out.push_str("write_files:");
+    }
     for file in &content.files {
         document.push_file(file)?;
     }
@@ -94,9 +97,11 @@ struct Document {
 
 impl Document {
     fn push_keys(&mut self, keys: &[String]) -> Result<(), RenderError> {
-        self.out
-            .push_str("ssh_pwauth: false\n\nssh_authorized_keys:\n");
+        self.out.push_str("ssh_pwauth: false\n\n");
         for (index, key) in distinct_keys(keys).into_iter().enumerate() {
+            if index == 0 {
+                self.out.push_str("ssh_authorized_keys:\n");
+            }
             let key = self.check(scalar::single_quoted(key), || {
                 format!("userSSHKeys[{index}]")
             })?;
@@ -108,25 +113,30 @@ impl Document {
     fn push_file(&mut self, file: &File) -> Result<(), RenderError> {
         let place = |what: &str| format!("file `{}`, {what}", file.path.escape_debug());
         let (data, encoding) = data_of(file);
+        let form = Encoding::of(encoding.unwrap_or_default());
+        let form = self.check(form, || place("encoding"))?;
+        if form == Encoding::ByAuthor && !is_base64(data) {
+            return Err(self.refuse(place("content"), "it is not base64, as its encoding says"));
+        }
         let path = self.check(scalar::single_quoted(&file.path), || place("path"))?;
         let permissions = Permissions::new(file.permissions).ok_or("it is no file mode");
         let permissions = self.check(permissions, || place("permissions"))?;
         let _ = write!(self.out, "\n- path: {path}\n  permissions: '{permissions}'");
         if let Some(encoding) = encoding {
-            let encoding = match encoding {
-                ENCODING_GZIP => "gz+b64",
-                other => other,
+            let encoding = match form {
+                Encoding::Gzip => "gz+b64",
+                _ => encoding,
             };
             let encoding = self.check(scalar::single_quoted(encoding), || place("encoding"))?;
             let _ = write!(self.out, "\n  encoding: {encoding}");
         }
         self.out.push_str("\n  content: |-\n");
-        match encoding {
-            Some("b64") => {
+        match form {
+            Encoding::Base64 => {
                 self.out.push_str("    ");
                 STANDARD.encode_string(data, &mut self.out);
             }
-            Some(ENCODING_GZIP) => {
+            Encoding::Gzip => {
                 let encoded = gzip_base64(self.half, data);
                 let encoded = encoded.map_err(|reason| self.refuse(place("content"), reason))?;
                 let _ = write!(self.out, "    {encoded}");
@@ -146,10 +156,6 @@ impl Document {
     fn push_units(&mut self, units: &[Unit]) -> Result<(), RenderError> {
         if units.is_empty() {
             return Ok(());
-        }
-        // After an empty list of files, the line is still open.
-        if !self.out.ends_with('\n') {
-            self.out.push('\n');
         }
         self.out.push_str("coreos:\n  units:");
         for unit in units {
@@ -216,9 +222,11 @@ impl Document {
             }
             self.out.push('\n');
         }
-        if !modules.yum_repos.is_empty() {
+        let repositories = modules.yum_repos.iter().filter(|(_, it)| !it.is_empty());
+        let repositories: Vec<_> = repositories.collect();
+        if !repositories.is_empty() {
             self.out.push_str("\nyum_repos:");
-            for (name, settings) in &modules.yum_repos {
+            for (name, settings) in repositories {
                 self.check(scalar::key(name), || "modules.yum_repos, a name".to_owned())?;
                 let _ = write!(self.out, "\n    {name}:");
                 for (key, value) in settings {
@@ -282,6 +290,12 @@ impl Document {
             reason: reason.into(),
         }
     }
+}
+
+/// Returns true if a text without its white space is base64.
+fn is_base64(text: &str) -> bool {
+    let encoded: String = text.split_whitespace().collect();
+    STANDARD.decode(encoded).is_ok()
 }
 
 /// Appends a text with an indent before every line, including empty ones. Line breaks are those

@@ -5,11 +5,13 @@
 //! indent that its lines share. Version 3.3.0 has the same content in another format. The checks
 //! and the content of files are implemented here, once for both.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    CRLF, MACHINE_NAME, MachineInput, block_indent, data_of, distinct_keys, gzip::gzip_base64,
-    half_of, names_machine, permissions::Permissions,
+    CRLF, MACHINE_NAME, MACHINE_NAME_PATH, MachineInput, block_indent, data_of, distinct_keys,
+    gzip::gzip_base64, half_of, names_machine, permissions::Permissions,
 };
 use crate::{
     error::{Half, RenderError},
@@ -24,8 +26,6 @@ mod unit;
 mod v2;
 mod v3;
 
-/// The file that contains the name of a machine.
-const MACHINE_NAME_PATH: &str = "/etc/machine-name";
 /// The mode of that file: `0600`.
 const MACHINE_NAME_MODE: u32 = 0o600;
 
@@ -133,9 +133,13 @@ fn file_content(half: Half, file: &File) -> Result<FileContent<'_>, RenderError>
     })
 }
 
-fn unit_content(unit: &Unit) -> Result<UnitContent<'_>, (&'static str, &'static str)> {
-    unit::check(unit)?;
-    let text = |text: &str| block(text).map_err(|reason| ("content", reason));
+fn unit_content(unit: &Unit) -> Result<UnitContent<'_>, (&'static str, Cow<'static, str>)> {
+    unit::check(unit).map_err(|(what, reason)| (what, reason.into()))?;
+    let text = |text: &str| {
+        let text = block(text).map_err(|reason| ("content", reason.into()))?;
+        unit::check_text(&text).map_err(|reason| ("content", reason.into()))?;
+        Ok(text)
+    };
     let mut drop_ins = Vec::with_capacity(unit.drop_ins.len());
     for drop_in in &unit.drop_ins {
         drop_ins.push((drop_in.name.as_str(), text(&drop_in.content)?));
@@ -157,7 +161,11 @@ fn refuse_file(half: Half, (path, what): (&str, &str), reason: &'static str) -> 
     }
 }
 
-fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> RenderError {
+fn refuse_unit(
+    half: Half,
+    (name, what): (&str, &str),
+    reason: impl Into<Cow<'static, str>>,
+) -> RenderError {
     RenderError::Unsafe {
         half,
         place: format!("unit `{}`, {what}", name.escape_debug()),

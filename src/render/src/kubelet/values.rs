@@ -24,10 +24,33 @@ const SIGNALS: [&str; 9] = [
     "pid.available",
 ];
 
-/// The suffixes of a quantity, besides exponents.
-const SUFFIXES: [&str; 16] = [
-    "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+/// The suffixes of a quantity and what they multiply it with, besides exponents.
+const SUFFIXES: [(&str, f64); 16] = [
+    ("", 1.0),
+    ("n", 1e-9),
+    ("u", 1e-6),
+    ("m", 1e-3),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("P", 1e15),
+    ("E", 1e18),
+    ("Ki", KI),
+    ("Mi", KI * KI),
+    ("Gi", KI * KI * KI),
+    ("Ti", KI * KI * KI * KI),
+    ("Pi", QUANTITY_MAX),
+    ("Ei", QUANTITY_MAX * KI),
 ];
+const KI: f64 = 1024.0;
+/// The largest quantity, 1Pi: no machine has as much of anything, and kubelets count beyond 2^63
+/// with other numbers than were written.
+const QUANTITY_MAX: f64 = KI * KI * KI * KI * KI;
+/// The longest text of a quantity, and the largest exponent. With longer ones, some readers do not
+/// come to an end.
+const QUANTITY_CHARACTERS_MAX: usize = 24;
+const EXPONENT_MAX: u32 = 18;
 
 /// Reads resources to reserve, such as `cpu=200m,memory=300Mi`.
 pub(super) fn reserved(value: &str) -> Result<BTreeMap<String, String>, String> {
@@ -43,6 +66,7 @@ pub(super) fn reserved(value: &str) -> Result<BTreeMap<String, String>, String> 
                 "{resource}: {amount:?} is not a quantity such as 200m or 1Gi"
             )),
             Some(Sign::Negative) => Err(format!("{resource}: {amount} must not be negative")),
+            Some(Sign::TooLarge) => Err(format!("{resource}: {amount} must be at most 1Pi")),
             Some(Sign::Zero | Sign::Positive) => Ok(()),
         }
     })
@@ -73,6 +97,7 @@ pub(super) fn thresholds(value: &str) -> Result<BTreeMap<String, String>, String
             Some(Sign::Negative | Sign::Zero) => {
                 Err(format!("{signal}: {amount} must be positive"))
             }
+            Some(Sign::TooLarge) => Err(format!("{signal}: {amount} must be at most 1Pi")),
             Some(Sign::Positive) => Ok(()),
         }
     })
@@ -138,10 +163,11 @@ pub(super) fn non_negative_age(field: &str, value: &str) -> Result<GoDuration, S
 
 /// Reads the size of a log file. A negative one turns the rotation off.
 pub(super) fn log_size(value: &str) -> Result<String, String> {
-    if !value.is_empty() && quantity(value).is_none() {
-        return Err(format!("{value:?} is not a quantity such as 100Mi"));
+    match quantity(value) {
+        None if !value.is_empty() => Err(format!("{value:?} is not a quantity such as 100Mi")),
+        Some(Sign::TooLarge) => Err(format!("{value} must be at most 1Pi")),
+        _ => Ok(value.to_owned()),
     }
-    Ok(value.to_owned())
 }
 
 /// Reads the number of log files.
@@ -152,18 +178,19 @@ pub(super) fn log_files(value: &str) -> Result<String, String> {
     Ok(value.to_owned())
 }
 
-/// Whether a quantity is below, at or above zero.
+/// Whether a quantity is below, at or above zero, or larger than any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Negative,
     Zero,
     Positive,
+    TooLarge,
 }
 
 /// Returns the sign of a quantity; `None` if the text is not one. As in Go, the digits may be
 /// missing, which makes it zero.
 fn quantity(text: &str) -> Option<Sign> {
-    if text.is_empty() {
+    if text.is_empty() || text.len() > QUANTITY_CHARACTERS_MAX {
         return None;
     }
     let (is_negative, unsigned) = match text.strip_prefix('-') {
@@ -175,18 +202,21 @@ fn quantity(text: &str) -> Option<Sign> {
         fraction.trim_start_matches(|it: char| it.is_ascii_digit())
     });
     let number = unsigned.strip_suffix(suffix)?;
-    let is_exponent = |suffix: &str| {
-        let exponent = suffix.strip_prefix(['e', 'E']);
-        exponent.is_some_and(|exponent| exponent.parse::<i64>().is_ok())
+    let mut known = SUFFIXES.iter();
+    let multiplier = if let Some((_, known)) = known.find(|(known, _)| *known == suffix) {
+        *known
+    } else {
+        let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+        (exponent.unsigned_abs() <= EXPONENT_MAX).then(|| 10_f64.powi(exponent))?
     };
-    if !SUFFIXES.contains(&suffix) && !is_exponent(suffix) {
-        return None;
+    if number.bytes().all(|byte| byte == b'0' || byte == b'.') {
+        return Some(Sign::Zero);
     }
-    let is_zero = number.bytes().all(|byte| byte == b'0' || byte == b'.');
-    Some(match (is_zero, is_negative) {
-        (true, _) => Sign::Zero,
-        (false, true) => Sign::Negative,
-        (false, false) => Sign::Positive,
+    let size = number.parse::<f64>().ok()? * multiplier;
+    Some(match is_negative {
+        _ if size > QUANTITY_MAX => Sign::TooLarge,
+        true => Sign::Negative,
+        false => Sign::Positive,
     })
 }
 

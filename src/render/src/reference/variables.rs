@@ -408,6 +408,12 @@ pub const VARIABLES: &[Variable] = &[
         "The token to fetch documents with: the machine deployment's own where it has one (`spec.nodeCredentials`), else `Token`.",
     ),
     plain(
+        "server_is_direct",
+        Kind::Truth,
+        "bool",
+        "Whether `NoProxy` covers `ServerURL` by the rules of the kubelet and of containerd; curl has others.",
+    ),
+    plain(
         "variables",
         Kind::Map,
         "map[string]string",

@@ -62,6 +62,38 @@ password = "word\"s"
     assert!(config.contains(expected), "{config}");
 }
 
+#[test]
+fn credentials_reach_containerd_under_the_host_that_it_asks() {
+    for (key, host) in [
+        ("https://index.docker.io/v1/", "registry-1.docker.io"),
+        ("index.docker.io", "registry-1.docker.io"),
+        ("docker.io", "registry-1.docker.io"),
+        ("registry-1.docker.io", "registry-1.docker.io"),
+        ("ghcr.io", "ghcr.io"),
+        ("registry.example.com:5000", "registry.example.com:5000"),
+    ] {
+        let mut world = a_world();
+        let mut give = |key: &str, user: &str| {
+            let credential = RegistryCredential {
+                username: SecretText::new(user),
+                ..RegistryCredential::default()
+            };
+            world
+                .registry_credentials
+                .insert(key.to_owned(), credential);
+        };
+        give(key, "user");
+        if key == "docker.io" {
+            give("registry-1.docker.io", "own");
+        }
+        let user = if key == "docker.io" { "own" } else { "user" };
+        let expected = format!(".registry.configs.\"{host}\".auth]\nusername = \"{user}\"\n");
+        let config = config(&mut world);
+        assert!(config.contains(&expected), "{key}: {config}");
+        assert_eq!(config.matches("username").count(), 1, "{key}");
+    }
+}
+
 /// Returns the `hosts.toml` files of a render.
 fn hosts(world: &fixtures::World) -> BTreeMap<String, String> {
     let files = world.render().unwrap().config.provisioning_config.files;

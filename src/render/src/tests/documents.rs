@@ -59,11 +59,11 @@ fn a_cloud_config_without_content_has_its_frame() {
     let empty = ConfigHalf::default;
     assert_eq!(
         cloud_config(CloudProvider::Aws, Half::Bootstrap, empty()),
-        "#cloud-config\n\nssh_pwauth: false\n\nssh_authorized_keys:\nwrite_files:"
+        "#cloud-config\n\nssh_pwauth: false\n\n"
     );
     assert_eq!(
         cloud_config(CloudProvider::Azure, Half::Bootstrap, empty()),
-        "#cloud-config\nhostname: <MACHINE_NAME>\n\nssh_pwauth: false\n\nssh_authorized_keys:\n\
+        "#cloud-config\nhostname: <MACHINE_NAME>\n\nssh_pwauth: false\n\n\
          write_files:\n- path: /etc/machine-name\n  permissions: '0600'\n  content: |-\n        \
          <MACHINE_NAME>\n"
     );
@@ -83,7 +83,7 @@ fn a_cloud_config_without_content_has_its_frame() {
     assert_eq!(
         text(&upgraded.unwrap()),
         "#cloud-config\n\npackage_upgrade: true\npackage_reboot_if_required: true\n\
-         ssh_pwauth: false\n\nssh_authorized_keys:\nwrite_files:"
+         ssh_pwauth: false\n\n"
     );
 }
 
@@ -95,7 +95,7 @@ fn keys_are_trimmed_and_each_written_once() {
     };
     let document = cloud_config(CloudProvider::Aws, Half::Provisioning, half.clone());
     assert!(
-        document.contains("ssh_authorized_keys:\n- 'b'\n- 'a'\nwrite_files:"),
+        document.ends_with("ssh_authorized_keys:\n- 'b'\n- 'a'\n"),
         "{document}"
     );
     let document = ignition(CloudProvider::Aws, Half::Provisioning, half);
@@ -133,10 +133,13 @@ fn units_and_modules_of_a_cloud_config_have_their_grammar() {
             ("username".to_owned(), "u".to_owned()),
             ("password".to_owned(), String::new()),
         ]),
-        yum_repos: BTreeMap::from([(
-            "repo".to_owned(),
-            BTreeMap::from([("baseurl".to_owned(), "https://k8c.io".to_owned())]),
-        )]),
+        yum_repos: BTreeMap::from([
+            (
+                "repo".to_owned(),
+                BTreeMap::from([("baseurl".to_owned(), "https://k8c.io".to_owned())]),
+            ),
+            ("without".to_owned(), BTreeMap::new()),
+        ]),
         yum_repo_dir: Some("/etc/repos".to_owned()),
     };
     let half = ConfigHalf {
@@ -153,8 +156,8 @@ fn units_and_modules_of_a_cloud_config_have_their_grammar() {
     };
     let document = cloud_config(CloudProvider::Aws, Half::Provisioning, half);
     assert_eq!(
-        document.split_once("write_files:").unwrap().1,
-        "\ncoreos:\n  units:\
+        document.split_once("ssh_pwauth: false\n\n").unwrap().1,
+        "coreos:\n  units:\
          \n  - name: \"a.service\"\n    enable: true\n    command: start\n    mask: false\n\
          \n    content: |\n      [Install]\n      \n\
          \n    drop_ins:\n      - name: \"10-a.conf\"\n        content: |\n          [Unit]\n          After=b\n          \
@@ -222,6 +225,54 @@ fn text_in_an_ignition_document_passes_through_a_yaml_block() {
     check("a\rb", None);
 }
 
+/// As it reads every unit that systemd reads, but for long lines.
+#[test]
+fn what_ignition_reads_of_a_unit_is_let_through() {
+    for text in [
+        format!("[Service]\nA={}\n", "a".repeat(2_045)),
+        "; a comment\n\n [Service] \nExecStart=a \\\n  b c\\\n\n[Install]\n".to_owned(),
+        "before any section\n[Service]\nA=\n".to_owned(),
+    ] {
+        let mut unit = a_unit("[Install]\n");
+        unit.drop_ins[0].content = text.clone();
+        let half = ConfigHalf {
+            units: vec![unit],
+            ..ConfigHalf::default()
+        };
+        let config = a_config(CloudProvider::Aws, half);
+        let encoded = ignition::encode(&config, Half::Bootstrap, MACHINE);
+        assert!(encoded.is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_file_below_a_file_is_refused_by_either_tool() {
+    let check = |paths: [&str; 2], utility, expected: Option<&str>| {
+        let half = ConfigHalf {
+            files: paths.map(|path| a_file(path, "")).to_vec(),
+            ..ConfigHalf::default()
+        };
+        let mut config = a_config(CloudProvider::Azure, half);
+        config.provisioning_utility = Some(utility);
+        let encoded = encode(&config, Half::Bootstrap, MACHINE);
+        let found = encoded.err().map(|error| error.to_string());
+        let place = |it| format!("bootstrapConfig, file {it}, which is a file");
+        assert_eq!(found, expected.map(place));
+    };
+    for utility in [
+        ProvisioningUtility::CloudInit,
+        ProvisioningUtility::Ignition,
+    ] {
+        let below = Some("`/etc/a/b/c`, path: it is below `/etc/a`");
+        check(["/etc/a/b/c", "/etc/a"], utility, below);
+        let below = Some("`/etc//a/b`, path: it is below `/etc/a/`");
+        check(["/etc//a/b", "/etc/a/"], utility, below);
+        let below = Some("`/etc/machine-name/a`, path: it is below `/etc/machine-name`");
+        check(["/etc/machine-name/a", "/a"], utility, below);
+        check(["/etc/a", "/etc/ab/c"], utility, None);
+    }
+}
+
 #[test]
 fn what_the_transpiler_reports_is_refused() {
     let check = |unit: Unit, expected: &str| {
@@ -251,6 +302,35 @@ fn what_the_transpiler_reports_is_refused() {
         unit,
         "bootstrapConfig, unit `a.service`, drop-in, name: it does not end with .conf",
     );
+    let long = "a".repeat(2_045);
+    let too_long = "longer than the 2,047 bytes that Ignition takes; continue it with a backslash";
+    for (text, fault) in [
+        (
+            format!("[Install]\nA=b{long}"),
+            format!("line 2 is {too_long}"),
+        ),
+        (
+            format!("# b{long}a\n[Install]\n"),
+            format!("line 1 is {too_long}"),
+        ),
+        (
+            "[Install]x\n".to_owned(),
+            "line 1 has text after the name of a section".to_owned(),
+        ),
+        (
+            "[Install\n".to_owned(),
+            "line 1 has the name of a section without `]`".to_owned(),
+        ),
+        (
+            "[Install]\nA\n".to_owned(),
+            "line 2 is no setting such as `Name=value`".to_owned(),
+        ),
+    ] {
+        let mut unit = a_unit("[Install]\n");
+        unit.drop_ins[0].content = text;
+        let expected = format!("bootstrapConfig, unit `a.service`, content: {fault}");
+        check(unit, &expected);
+    }
     let half = ConfigHalf {
         files: vec![a_file("etc/a", "")],
         ..ConfigHalf::default()

@@ -62,6 +62,35 @@ fn a_compressed_file_of_a_cloud_config_is_gzip_in_base64() {
 }
 
 #[test]
+fn an_encoding_with_which_cloud_init_would_fail_is_refused() {
+    let encoded = |encoding: &str, data: &str| {
+        let mut file = a_file("/a", data);
+        file.content.inline.as_mut().unwrap().encoding = Some(encoding.to_owned());
+        let config = a_config(CloudProvider::Aws, with_files(vec![file]));
+        encode(&config, Half::Provisioning, MACHINE)
+    };
+    for (encoding, data) in [
+        ("b64", "text"),
+        ("", "text"),
+        ("Text/Plain", "text"),
+        ("unknown", "text"),
+        ("base64", "dGV4\ndA==\n"),
+        ("GZ+B64", "dGV4dA=="),
+    ] {
+        assert!(encoded(encoding, data).is_ok(), "{encoding}");
+    }
+    for (encoding, data) in [
+        ("gz", "text"),
+        ("Gzip", "text"),
+        ("B64", "dGV4dA=="),
+        (" b64", "dGV4dA=="),
+        ("base64", "no text"),
+    ] {
+        assert!(encoded(encoding, data).is_err(), "{encoding}");
+    }
+}
+
+#[test]
 fn a_compressed_file_of_ignition_names_its_compression() {
     for version in [IgnitionVersion::V2, IgnitionVersion::V3] {
         let document = ignition(version, with_files(vec![a_compressed_file(TEXT)])).unwrap();

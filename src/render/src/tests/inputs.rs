@@ -227,12 +227,20 @@ fn every_annotation_that_no_kubelet_accepts_is_refused_by_its_key() {
     };
     check(&percents("80", "85"), &[]);
     check(&percents("85", "85"), &["ImageGCLowThresholdPercent"]);
+    // What is not set has the kubelet's default: 80 and 85.
+    let [(low, _), (high, _)] = percents("", "");
+    check(&[(high, "81")], &[]);
+    check(&[(high, "10")], &[high]);
+    check(&[(low, "84")], &[]);
+    check(&[(low, "90")], &[low]);
     let ages = |least, most| [("ImageMinimumGCAge", least), ("ImageMaximumGCAge", most)];
     check(&ages("1m", "1h"), &[]);
     check(&ages("1h", "0s"), &[]);
     check(&ages("1h", "1h"), &["ImageMaximumGCAge"]);
     // Zero means the kubelet's default of two minutes.
     check(&ages("0s", "1m"), &["ImageMaximumGCAge"]);
+    check(&[("ImageMaximumGCAge", "2m")], &["ImageMaximumGCAge"]);
+    check(&[("ImageMaximumGCAge", "3m")], &[]);
 }
 
 #[test]
@@ -303,7 +311,12 @@ fn constraints_have_the_meaning_that_existing_profiles_rely_on() {
     check("1.2.3", &["1.2.3", "1.2.3+x"], &["1.2.4"]);
     check("=1.2", &["1.2.9"], &["1.3.0"]);
     check("!=1.2", &["1.3.0"], &["1.2.9", "1.3.0-rc.1"]);
-    check("!=1.2.3", &["1.2.4", "1.2.3-rc.1"], &["1.2.3"]);
+    check(
+        "!=1.2.3",
+        &["1.2.4"],
+        &["1.2.3", "1.2.3-rc.1", "1.2.4-rc.1"],
+    );
+    check("!=1.2.3-rc.1", &["1.2.3-rc.2", "1.2.3"], &["1.2.3-rc.1"]);
     check(">1", &["2.0.0"], &["1.9.9"]);
     check(">1.2", &["1.3.0"], &["1.2.9"]);
     check("<=1.2", &["1.2.9", "0.1.0"], &["1.3.0"]);

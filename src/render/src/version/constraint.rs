@@ -160,9 +160,6 @@ impl Condition {
         let is_bare_prerelease =
             !version.prerelease.is_empty() && self.version.prerelease.is_empty();
         let is_refused = is_bare_prerelease && !self.admits_prereleases;
-        if self.operator == Operator::NotEqual {
-            return !(is_refused && self.precision != Precision::Full) && self.differs(version);
-        }
         if is_refused {
             return false;
         }

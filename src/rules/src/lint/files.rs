@@ -1,6 +1,8 @@
 //! Findings in a profile's files, units and container runtimes, except for their templates.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use regex::Regex;
 
 use super::{
     super::{
@@ -14,22 +16,18 @@ use osm_api::profile::{
     ENCODING_GZIP, FileContentInline, OperatingSystemProfileSpec, ProfileConfig,
     ProvisioningUtility,
 };
+use osm_render::encode::Encoding;
 
 /// The mode bit that lets everybody write a file.
 const WRITE_BY_OTHERS: i32 = 2;
 
-/// The encodings that cloud-init decodes, in lower case.
-const CLOUD_INIT_ENCODINGS: [&str; 9] = [
-    "b64",
-    "base64",
-    "gz",
-    "gzip",
-    "gz+b64",
-    "gz+base64",
-    "gzip+b64",
-    "gzip+base64",
-    "text/plain",
-];
+/// What is left of `https://host/${name}/file` if the name is replaced with nothing.
+static EMPTY_URL_PART: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"https?://[^\s"'/]+(?:/[^\s"'/]+)*//"#).expect("the pattern is valid")
+});
+
+/// The mode bits that set the user and the group of who runs a file.
+const SET_ID: i32 = 6;
 
 pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
     let mut findings = Vec::new();
@@ -37,12 +35,24 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
         for (field, file) in files(half, config) {
             let inline = file.content.inline.as_ref();
             let encoding = inline.and_then(|inline| inline.encoding.as_deref());
-            if let Some(encoding) = encoding.filter(|name| !is_decoded(spec, name)) {
+            if let Some((encoding, fault)) = encoding.and_then(|it| Some((it, fault(spec, it)?))) {
                 let field = format!("{field}.content.inline.encoding");
-                let message = format!("{field}: machines cannot decode `{encoding}`");
+                let message = format!("{field}: machines cannot decode `{encoding}`{fault}");
                 let fix = "write `b64` or `gzip`, or leave it out";
                 findings.push(FieldFinding::new(
                     Rule::UNKNOWN_ENCODING,
+                    &field,
+                    message,
+                    fix,
+                ));
+            }
+            if inline.is_some_and(|inline| EMPTY_URL_PART.is_match(&inline.data)) {
+                let field = format!("{field}.content.inline.data");
+                let message = format!("{field}: a URL has an empty part");
+                let fix = "if Flux replaces `${…}` in the profile, annotate it with \
+                           `kustomize.toolkit.fluxcd.io/substitute: disabled`";
+                findings.push(FieldFinding::new(
+                    Rule::EMPTY_URL_PART,
                     &field,
                     message,
                     fix,
@@ -74,6 +84,18 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
                     fix,
                 ));
             }
+            let sets_id = is_mode(file.permissions) && (file.permissions / 1_000) & SET_ID != 0;
+            if sets_id && !is_for_ignition(spec) {
+                let field = format!("{field}.permissions");
+                let mode = file.permissions;
+                let message = format!(
+                    "{field}: cloud-init changes the owner after the mode, with which {} loses \
+                     the first digit of {mode}",
+                    file.path
+                );
+                let fix = "run `chmod` in `modules.runcmd` or in a hook";
+                findings.push(FieldFinding::new(Rule::LOST_MODE, &field, message, fix));
+            }
         }
         findings.extend(duplicates(half, config));
     }
@@ -88,13 +110,21 @@ fn keeps_carriage_return(inline: &FileContentInline) -> bool {
     first.starts_with("#!") && first.ends_with('\r') && ["b64", ENCODING_GZIP].contains(&encoding)
 }
 
-/// Returns true if a file's encoding is decoded before the file is written: by cloud-init, in any
-/// case and with spaces around, or by Ignition, for which the renderer encodes.
-fn is_decoded(spec: &OperatingSystemProfileSpec, encoding: &str) -> bool {
-    let is_for_ignition = spec.provisioning_utility == Some(ProvisioningUtility::Ignition);
-    let spelled = encoding.trim().to_lowercase();
-    ["", "b64", ENCODING_GZIP].contains(&encoding)
-        || (!is_for_ignition && CLOUD_INIT_ENCODINGS.contains(&spelled.as_str()))
+/// Returns why a file's encoding is not decoded before the file is written: by cloud-init, or by
+/// Ignition, for which the renderer encodes.
+fn fault(spec: &OperatingSystemProfileSpec, encoding: &str) -> Option<String> {
+    match Encoding::of(encoding) {
+        Err(reason) => Some(format!(": {reason}")),
+        Ok(Encoding::Unknown) => Some(String::new()),
+        Ok(Encoding::Text | Encoding::ByAuthor) if is_for_ignition(spec) => {
+            (!encoding.is_empty()).then(String::new)
+        }
+        Ok(_) => None,
+    }
+}
+
+fn is_for_ignition(spec: &OperatingSystemProfileSpec) -> bool {
+    spec.provisioning_utility == Some(ProvisioningUtility::Ignition)
 }
 
 fn duplicates(half: &str, config: &ProfileConfig) -> Vec<FieldFinding> {

@@ -160,6 +160,12 @@ fn each_rule_of_files_and_templates_finds_what_it_is_for_at_its_line() {
             "octal-permissions 15",
         ),
         ("permissions: 600", "permissions: 602", "world-writable 15"),
+        ("permissions: 600", "permissions: 4755", "lost-mode 15"),
+        (
+            "            {{ KubeVersion }}",
+            "            https://mirror.example.com/a//{{ KubeVersion }}",
+            "empty-url-part 18",
+        ),
         ("path: /etc", "path: etc", "relative-path 14"),
         (file, &format!("{again}{file}"), "duplicate-path 17"),
         ("provisioningConfig: {}", runtime, "duplicate-template 30"),
@@ -258,7 +264,7 @@ fn every_encoding_that_the_machine_decodes_is_accepted() {
     };
     let (decoded, renamed) = (
         ["", "b64", "gzip"],
-        ["base64", "GZ", " gz+b64 ", "Text/Plain"],
+        ["base64", "GZIP+B64", " gz+b64 ", "Text/Plain"],
     );
     let unknown = |encoding, utility| {
         let found = with(encoding, utility);
@@ -275,7 +281,10 @@ fn every_encoding_that_the_machine_decodes_is_accepted() {
             "{encoding}"
         );
     }
-    assert!(unknown("gz64", "cloud-init"));
+    // What cloud-init decodes, and the renderer does not encode.
+    for encoding in ["gz64", "GZ", "gz", "Gzip", "B64", " b64"] {
+        assert!(unknown(encoding, "cloud-init"), "{encoding}");
+    }
 }
 
 #[test]

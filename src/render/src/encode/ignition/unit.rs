@@ -44,6 +44,39 @@ pub(super) fn check(unit: &Unit) -> Result<(), (&'static str, &'static str)> {
     Ok(())
 }
 
+/// The longest line of a setting that Ignition takes; of comments, it takes one byte more (2.24.0).
+const LINE_BYTES_MAX: usize = 2_047;
+
+/// Checks the text of a unit or a drop-in by the rules of Ignition's own reader, which is stricter
+/// than systemd. Returns the line and the reason if something is wrong.
+pub(super) fn check_text(text: &str) -> Result<(), String> {
+    let (mut is_in_section, mut continues) = (false, false);
+    for (number, line) in (1..).zip(text.lines()) {
+        let begins = line.trim_start();
+        let is_comment = begins.starts_with(['#', ';']);
+        let fault = if line.len() > LINE_BYTES_MAX {
+            Some("is longer than the 2,047 bytes that Ignition takes; continue it with a backslash")
+        } else if continues || begins.is_empty() || is_comment {
+            None
+        } else if let Some(name) = begins.strip_prefix('[') {
+            is_in_section = true;
+            match name.split_once(']') {
+                Some((_, rest)) if rest.trim().is_empty() => None,
+                Some(_) => Some("has text after the name of a section"),
+                None => Some("has the name of a section without `]`"),
+            }
+        } else {
+            (is_in_section && !line.contains('=')).then_some("is no setting such as `Name=value`")
+        };
+        if let Some(fault) = fault {
+            return Err(format!("line {number} {fault}"));
+        }
+        let can_continue = continues || !(begins.is_empty() || is_comment);
+        continues = can_continue && line.trim_end_matches(' ').ends_with('\\');
+    }
+    Ok(())
+}
+
 fn has_install_section(content: &str) -> bool {
     content.lines().any(|line| line.trim() == "[Install]")
 }

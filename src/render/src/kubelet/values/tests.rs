@@ -10,12 +10,15 @@ fn quantities_are_those_of_go() {
         }
     };
     let positive = [
-        "1", "+1", "200m", "1Gi", "0.5", ".5", "5.", "1.5Gi", "100M", "1e3", "1E-3", "2E", "05k",
+        "1", "+1", "200m", "1Gi", "0.5", ".5", "5.", "1.5Gi", "100M", "1e3", "1E-3", "1Pi", "05k",
         "9n",
     ];
     check(Some(Sign::Positive), &positive);
     check(Some(Sign::Zero), &["0", "0Mi", "-0", "0.00", "Mi", "."]);
     check(Some(Sign::Negative), &["-1", "-0.1Gi"]);
+    check(Some(Sign::TooLarge), &["2E", "1025Ti", "1e16", "-1Ei"]);
+    // What is longer than any, or has such an exponent, is not read at all.
+    check(None, &["1000000000000000000000000", "1e19", "1e-19"]);
     check(
         None,
         &[

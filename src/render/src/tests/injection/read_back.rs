@@ -22,8 +22,14 @@ pub(super) fn check_read_back(document: &str, half: &ConfigHalf) {
         texts => texts.iter().map(|text| alone(text)).collect(),
     };
     say("ssh_pwauth", json!(false));
-    say("ssh_authorized_keys", keys(half));
-    say("write_files", list(half.files.iter().map(written)));
+    for (key, items) in [
+        ("ssh_authorized_keys", keys(half)),
+        ("write_files", list(half.files.iter().map(written))),
+    ] {
+        if items.as_array().is_some_and(|items| !items.is_empty()) {
+            say(key, items);
+        }
+    }
     if !half.units.is_empty() {
         say(
             "coreos",
