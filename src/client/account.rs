@@ -22,7 +22,7 @@ const NAME_BYTES: usize = 8 << 10;
 /// The maximum number of objects of which only the name is kept.
 const NAMES_MAX: usize = 4_000;
 /// The maximum size of the finalizers that are kept with a name.
-const FINALIZERS_BYTES_MAX: usize = 256;
+const FINALIZERS_BYTES_MAX: usize = 4 << 10;
 
 /// The error for a cluster with more objects than there is room for names.
 #[derive(Debug, thiserror::Error)]

@@ -249,8 +249,36 @@ pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::
 where
     K: Clone + DeserializeOwned + Debug,
 {
+    delete_if(api, metadata, &only(metadata)).await
+}
+
+/// As [`delete`], but not an object that has changed since it was read.
+///
+/// # Errors
+///
+/// A call to the API server fails.
+pub async fn delete_as_read<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = only(metadata);
+    let preconditions = params.preconditions.get_or_insert_default();
+    preconditions
+        .resource_version
+        .clone_from(&metadata.resource_version);
+    delete_if(api, metadata, &params).await
+}
+
+async fn delete_if<K>(
+    api: &Api<K>,
+    metadata: &ObjectMeta,
+    params: &DeleteParams,
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
     let name = metadata.name.as_deref().unwrap_or_default();
-    match api.delete(name, &only(metadata)).await {
+    match api.delete(name, params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         deleted => deleted.map(drop),
     }

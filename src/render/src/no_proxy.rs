@@ -41,7 +41,7 @@ fn covers(entry: &str, (host, port): (&str, &str), ip: Option<IpAddr>) -> bool {
         return is_in;
     }
     let (name, only) = match host_and_port(entry) {
-        Some((name, port)) => (name, Some(port)),
+        Some((name, port)) => (name, Some(port).filter(|port| !port.is_empty())),
         None => (entry, None),
     };
     let is_for_port = only.is_none_or(|only| only == port);
@@ -56,7 +56,7 @@ fn covers(entry: &str, (host, port): (&str, &str), ip: Option<IpAddr>) -> bool {
     let is_below = host
         .strip_suffix(suffix)
         .is_some_and(|before| before.ends_with('.'));
-    !suffix.is_empty() && is_for_port && (is_below || host == name)
+    ip.is_none() && !suffix.is_empty() && is_for_port && (is_below || host == name)
 }
 
 /// Returns whether an address is in a network, or `None` if the entry is no network.
@@ -96,6 +96,8 @@ mod tests {
             (address, "10.20.0.5:6443", true),
             (address, "10.20.0.5:443", false),
             (address, "10.20.0", false),
+            (address, "*.0.5", false),
+            (name, "berlin.example:", true),
             (address, "::/0", false),
             (name, "berlin.example", true),
             (name, ".berlin.example", true),

@@ -69,7 +69,7 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
         rule: Rule::UNSUPPORTED_KUBELET,
         field: KUBELET.to_owned(),
         message: format!("{KUBELET}: {problem}"),
-        fix: "use one of these".to_owned(),
+        fix: "write a version that Kubernetes has released, of one of these minors".to_owned(),
     }));
     remarks
 }

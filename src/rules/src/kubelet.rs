@@ -8,25 +8,22 @@ pub const MINORS: RangeInclusive<u64> = 33..=36;
 /// Returns a sentence if a version is outside of the supported range, or is none that Kubernetes
 /// has released. What is no version has an error of its own.
 pub fn unsupported(version: &str) -> Option<String> {
-    let suffix = version.split_once(['-', '+']).map(|(_, suffix)| suffix);
-    let is_release = |suffix: &str| {
-        let mut names = ["alpha.", "beta.", "rc."].iter();
-        names.any(|name| suffix.starts_with(name))
-    };
-    if suffix.is_some_and(|suffix| !is_release(suffix)) {
-        return Some(format!(
-            "kubelet {version} is no release of Kubernetes: machines find it only at a site of \
-             their own, which the variable kubernetesDownloadURL names"
-        ));
-    }
     let mut numbers = version.trim_start_matches('v').split('.');
     let mut number = || numbers.next()?.parse::<u64>().ok();
     let (major, minor) = (number()?, number()?);
-    (major != 1 || !MINORS.contains(&minor)).then(|| {
-        format!(
+    if major != 1 || !MINORS.contains(&minor) {
+        return Some(format!(
             "kubelet {version} is not supported: documents are tested with 1.{} to 1.{}",
             MINORS.start(),
             MINORS.end()
+        ));
+    }
+    let (_, suffix) = version.split_once(['-', '+'])?;
+    let mut names = ["alpha.", "beta.", "rc."].iter();
+    (!names.any(|name| suffix.starts_with(name))).then(|| {
+        format!(
+            "kubelet {version} is no release of Kubernetes: machines find it only at a site of \
+             their own, which the variable kubernetesDownloadURL names"
         )
     })
 }
@@ -44,7 +41,7 @@ mod tests {
             let found = unsupported(version).expect(version);
             assert!(found.contains("no release"), "{found}");
         }
-        for version in ["1.12.0", "v1.32.11", "1.99.0", "2.34.0"] {
+        for version in ["1.12.0", "1.12.0+x", "v1.32.11", "1.99.0", "2.34.0"] {
             let found = unsupported(version).expect(version);
             assert!(found.contains("1.33 to 1.36"), "{found}");
         }

@@ -175,7 +175,7 @@ impl Rule {
 
     pub const UNSUPPORTED_KUBELET: Self = Self::warning(
         "unsupported-kubelet",
-        "A machine deployment's kubelet of a minor that is not supported.",
+        "A machine deployment's kubelet that is no release of a supported minor.",
     );
 
     /// Every rule, in the order in which they are looked at.

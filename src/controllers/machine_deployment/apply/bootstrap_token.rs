@@ -43,7 +43,7 @@ impl Apply<'_> {
                         self.keep_token(&ours);
                     }
                     Some(broken) if self.may_delete(&broken) => {
-                        removal::delete(&api, &broken.metadata)
+                        removal::delete_as_read(&api, &broken.metadata)
                             .await
                             .map_err(Error::call(format!("delete {name}")))?;
                     }
@@ -94,10 +94,11 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Returns true if a token with which no machine can join is one that we created.
+    /// Returns true if a token is one that we created, and no machine can join with it.
     fn may_delete(&self, broken: &Secret) -> bool {
         let made_for = broken.annotations().get(MADE_FOR);
         made_for == Some(&self.deployment.provenance.made_for)
+            && tokens::read(broken).is_none()
             && broken.metadata.deletion_timestamp.is_none()
             && self.context.engagement.mode.has(Right::DeleteTokens)
     }

@@ -214,8 +214,8 @@ fn quantity(text: &str) -> Option<Sign> {
     }
     let size = number.parse::<f64>().ok()? * multiplier;
     Some(match is_negative {
-        _ if size > QUANTITY_MAX => Sign::TooLarge,
         true => Sign::Negative,
+        false if size > QUANTITY_MAX => Sign::TooLarge,
         false => Sign::Positive,
     })
 }

@@ -232,6 +232,7 @@ fn what_ignition_reads_of_a_unit_is_let_through() {
         format!("[Service]\nA={}\n", "a".repeat(2_045)),
         "; a comment\n\n [Service] \nExecStart=a \\\n  b c\\\n\n[Install]\n".to_owned(),
         "before any section\n[Service]\nA=\n".to_owned(),
+        "[Service]\n# ExecStart=/a \\ \n  --b\nExecStart=/c\n".to_owned(),
     ] {
         let mut unit = a_unit("[Install]\n");
         unit.drop_ins[0].content = text.clone();
@@ -320,6 +321,10 @@ fn what_the_transpiler_reports_is_refused() {
         (
             "[Install\n".to_owned(),
             "line 1 has the name of a section without `]`".to_owned(),
+        ),
+        (
+            "[Install]\nA=b \\ \n  c\n".to_owned(),
+            "line 3 is no setting such as `Name=value`".to_owned(),
         ),
         (
             "[Install]\nA\n".to_owned(),

@@ -21,9 +21,11 @@ use osm_render::encode::Encoding;
 /// The mode bit that lets everybody write a file.
 const WRITE_BY_OTHERS: i32 = 2;
 
-/// What is left of `https://host/${name}/file` if the name is replaced with nothing.
+/// What is left of `https://host/${name}/file` or `https://${name}/file` if the name is replaced
+/// with nothing, but no URL in a path or after another one.
 static EMPTY_URL_PART: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"https?://[^\s"'/]+(?:/[^\s"'/]+)*//"#).expect("the pattern is valid")
+    let pattern = r#"https?://(?:/|(?:[^\s"'/,;]+/)*[^\s"'/,;]*[^\s"'/,;:]//)"#;
+    Regex::new(pattern).expect("the pattern is valid")
 });
 
 /// The mode bits that set the user and the group of who runs a file.

@@ -166,6 +166,11 @@ fn each_rule_of_files_and_templates_finds_what_it_is_for_at_its_line() {
             "            https://mirror.example.com/a//{{ KubeVersion }}",
             "empty-url-part 18",
         ),
+        (
+            "            {{ KubeVersion }}",
+            "            https:///{{ KubeVersion }}",
+            "empty-url-part 18",
+        ),
         ("path: /etc", "path: etc", "relative-path 14"),
         (file, &format!("{again}{file}"), "duplicate-path 17"),
         ("provisioningConfig: {}", runtime, "duplicate-template 30"),
@@ -183,6 +188,21 @@ fn each_rule_of_files_and_templates_finds_what_it_is_for_at_its_line() {
         ),
         ("permissions: 600", "permissions: 644", "secret-readable 15"),
     ]);
+}
+
+#[test]
+fn a_url_in_a_path_or_a_list_has_no_empty_part() {
+    for text in [
+        "https://10.0.0.1:2379,https://10.0.0.2:2379",
+        "https://mirror.example.com/https://example.com/a",
+    ] {
+        let line = format!("            {text} {{{{ KubeVersion }}}}");
+        assert_eq!(
+            check(&[("            {{ KubeVersion }}", &line)]),
+            [""; 0],
+            "{text}"
+        );
+    }
 }
 
 #[test]

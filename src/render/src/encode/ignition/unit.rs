@@ -44,35 +44,55 @@ pub(super) fn check(unit: &Unit) -> Result<(), (&'static str, &'static str)> {
     Ok(())
 }
 
-/// The longest line of a setting that Ignition takes; of comments, it takes one byte more (2.24.0).
+/// The longest line that Ignition is sure to take. Longer ones fail or not with what stands around
+/// them: its reader looks only as far as it has read ahead (2.24.0).
 const LINE_BYTES_MAX: usize = 2_047;
+
+/// What goes on in the next line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Continued {
+    Nothing,
+    Comment,
+    Value,
+}
 
 /// Checks the text of a unit or a drop-in by the rules of Ignition's own reader, which is stricter
 /// than systemd. Returns the line and the reason if something is wrong.
 pub(super) fn check_text(text: &str) -> Result<(), String> {
-    let (mut is_in_section, mut continues) = (false, false);
+    let (mut is_in_section, mut continued) = (false, Continued::Nothing);
     for (number, line) in (1..).zip(text.lines()) {
         let begins = line.trim_start();
-        let is_comment = begins.starts_with(['#', ';']);
+        let is_new = continued == Continued::Nothing;
+        let is_comment = match continued {
+            Continued::Nothing => begins.starts_with(['#', ';']),
+            Continued::Comment => true,
+            Continued::Value => false,
+        };
+        let is_name = is_new && begins.starts_with('[');
+        is_in_section |= is_name;
         let fault = if line.len() > LINE_BYTES_MAX {
             Some("is longer than the 2,047 bytes that Ignition takes; continue it with a backslash")
-        } else if continues || begins.is_empty() || is_comment {
-            None
-        } else if let Some(name) = begins.strip_prefix('[') {
-            is_in_section = true;
-            match name.split_once(']') {
+        } else if is_name {
+            match begins.split_once(']') {
                 Some((_, rest)) if rest.trim().is_empty() => None,
                 Some(_) => Some("has text after the name of a section"),
                 None => Some("has the name of a section without `]`"),
             }
         } else {
-            (is_in_section && !line.contains('=')).then_some("is no setting such as `Name=value`")
+            let is_setting = is_new && is_in_section && !begins.is_empty() && !is_comment;
+            (is_setting && !line.contains('=')).then_some("is no setting such as `Name=value`")
         };
         if let Some(fault) = fault {
             return Err(format!("line {number} {fault}"));
         }
-        let can_continue = continues || !(begins.is_empty() || is_comment);
-        continues = can_continue && line.trim_end_matches(' ').ends_with('\\');
+        // After the backslash, a comment may have a space, and a value may not.
+        continued = if is_comment && line.strip_suffix(' ').unwrap_or(line).ends_with('\\') {
+            Continued::Comment
+        } else if !is_comment && !is_name && is_in_section && line.ends_with('\\') {
+            Continued::Value
+        } else {
+            Continued::Nothing
+        };
     }
     Ok(())
 }
