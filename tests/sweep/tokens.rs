@@ -128,7 +128,6 @@ async fn what_somebody_writes_into_a_token_is_what_machines_join_with() {
     process.stop().await;
 }
 
-/// However often that happens.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_no_machine_can_join_with_is_replaced() {
     let (world, process) = Scenario::Renewal.settled().await;
@@ -136,9 +135,7 @@ async fn a_token_that_no_machine_can_join_with_is_replaced() {
     let long = "a".repeat(600 << 10);
     for (field, value) in [
         ("usage-bootstrap-authentication", "false"),
-        ("auth-extra-groups", "system:bootstrappers:others"),
         ("token-id", "abcdef"),
-        ("token-secret", "garbage"),
         ("token-secret", &long),
         ("expiration", "2027-01-01T00:00:00"),
     ] {
@@ -159,27 +156,31 @@ async fn a_token_that_no_machine_can_join_with_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_being_deleted_or_anothers_is_left_alone_and_another_takes_its_place() {
-    for is_held in [true, false] {
+    for case in ["held", "anothers", "unlabelled"] {
         let (world, process) = Scenario::Renewal.settled().await;
         let berlin = world.worker("berlin");
         let mut token = the_token(berlin);
-        if is_held {
+        let (field, value) = match case {
+            "held" => ("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            "anothers" => ("annotations", json!({})),
+            _ => ("labels", json!({})),
+        };
+        token["metadata"][field] = value;
+        if case == "held" {
             token["metadata"]["finalizers"] = json!(["a.example/b"]);
-            token["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        } else {
+        } else if case == "anothers" {
             token["data"]["usage-bootstrap-authentication"] = json!(STANDARD.encode("false"));
-            token["metadata"]["annotations"] = json!({});
         }
         let left = name(&put(berlin, token));
         tokio::time::sleep(LISTED_AGAIN).await;
         let mut others = tokens(berlin);
         others.retain(|token| name(token) != left);
         let [other] = &*others else {
-            panic!("{} others", others.len());
+            panic!("{case}: {} others", others.len());
         };
         let kubeconfig = boot_secret(berlin, KUBELET_KUBECONFIG).expect("it is there");
-        let id = decoded(other, "token-id");
-        assert!(decoded(&kubeconfig, "kubeconfig").contains(&format!("{id}.")));
+        let id = format!("{}.", decoded(other, "token-id"));
+        assert!(decoded(&kubeconfig, "kubeconfig").contains(&id));
         process.stop().await;
     }
 }
