@@ -142,9 +142,10 @@ impl Account {
 }
 
 fn full_name<K: Resource>(object: &K) -> Box<str> {
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let metadata = object.meta();
-    format!("{}/{}", part(&metadata.namespace), part(&metadata.name)).into()
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    format!("{namespace}/{name}").into()
 }
 
 impl Side {
@@ -298,10 +299,7 @@ mod tests {
     fn who_claims_to_be_too_large_or_to_have_another_uid_has_no_more_room() {
         let mut account = an_account(1 << 20);
         let mut forged = a_machine_deployment(1, 400 << 10);
-        let weight = (
-            "operatingsystemmanager.k8c.io/too-large".to_owned(),
-            "7".repeat(400),
-        );
+        let weight = (TOO_LARGE.to_owned(), "7".repeat(400));
         forged.annotations_mut().extend([weight]);
         assert!(is_name_alone(&forged.metadata));
         assert!(!is_whole(account.keep(Event::Apply(forged))));

@@ -6,6 +6,8 @@
 
 use std::net::IpAddr;
 
+use osm_tenant::address::AddressRange;
+
 /// Returns true if a server is reached without the proxy. `server` is a URL with HTTPS.
 pub(super) fn is_direct(server: &str, no_proxy: &str) -> bool {
     let address = server.split_once("://").map_or(server, |(_, rest)| rest);
@@ -37,8 +39,10 @@ fn host_and_port(text: &str) -> Option<(&str, &str)> {
 
 /// Returns true if an entry of the list is for this host and port.
 fn covers(entry: &str, (host, port): (&str, &str), ip: Option<IpAddr>) -> bool {
-    if let Some(is_in) = is_in_network(entry, ip) {
-        return is_in;
+    if entry.contains('/')
+        && let Ok(network) = entry.parse::<AddressRange>()
+    {
+        return ip.is_some_and(|ip| network.contains(ip));
     }
     let (name, only) = match host_and_port(entry) {
         Some((name, port)) => (name, Some(port).filter(|port| !port.is_empty())),
@@ -57,24 +61,6 @@ fn covers(entry: &str, (host, port): (&str, &str), ip: Option<IpAddr>) -> bool {
         .strip_suffix(suffix)
         .is_some_and(|before| before.ends_with('.'));
     ip.is_none() && !suffix.is_empty() && is_for_port && (is_below || host == name)
-}
-
-/// Returns whether an address is in a network, or `None` if the entry is no network.
-fn is_in_network(entry: &str, ip: Option<IpAddr>) -> Option<bool> {
-    let (address, length) = entry.split_once('/')?;
-    let network: IpAddr = address.parse().ok()?;
-    let length: u32 = length.parse().ok()?;
-    let bits = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32_u32),
-        IpAddr::V6(ip) => (ip.to_bits(), 128),
-    };
-    let (network, size) = bits(network);
-    let ignored = size.checked_sub(length)?;
-    let prefix = |address: u128| address.checked_shr(ignored).unwrap_or_default();
-    Some(
-        ip.map(bits)
-            .is_some_and(|(ip, of)| of == size && prefix(ip) == prefix(network)),
-    )
 }
 
 #[cfg(test)]
