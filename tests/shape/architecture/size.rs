@@ -12,7 +12,7 @@ const CODE: &[(&str, usize)] = &[
     ("api", 1610),
     ("app", 1300),
     ("cli", 3403),
-    ("client", 3849),
+    ("client", 3850),
     ("commands", 6421),
     ("controllers", 7410),
     ("fleet", 7008),
