@@ -20,9 +20,9 @@ use crate::machine::{Image, Images, Reached};
 
 const DEBIAN: &str = "osp-debian";
 const UBUNTU: &str = "osp-ubuntu";
-/// The version of `loadtest/nodes/kubelet-1.36`, for which the machine deployment of
+/// The version of `loadtest/nodes/kubelet-1.37`, for which the machine deployment of
 /// `loadtest/nodes/tenant-virtual` asks.
-const NEWEST: &str = "1.36.3";
+const NEWEST: &str = "1.37.2";
 /// The version of `loadtest/nodes/kubelet-1.34`.
 const OLDER: &str = "1.34.4";
 /// What the script calls that one.

@@ -83,6 +83,9 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
             return Ok(output::ERROR);
         }
     };
+    for unknown in kubelet::unknown(&rendered.config, &versions.kubelet) {
+        output::note(&unknown.sentence(&format!("kubelet {}", versions.kubelet)));
+    }
     let name = machine_deployment.name_any();
     let namespace = machine_deployment.namespace();
     let names = DerivedNames::new(namespace.as_deref().unwrap_or(KUBE_SYSTEM), &name);

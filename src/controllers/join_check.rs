@@ -1,19 +1,18 @@
 //! The join check: periodically does what a machine of one machine deployment does to become a
-//! node. It fetches a document with the fetcher's token, and asks, as the kubelet, whether it may
-//! request its certificate. Both use the address and the certificate authority in the documents.
+//! node. It fetches a document with the fetcher's token, and requests a certificate as the kubelet,
+//! which the API server checks and does not keep. Both use the address and the certificate
+//! authority in the documents.
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
-    core::v1::Secret,
-};
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use kube::{Client, ResourceExt};
 
 use super::{context::Context, machine_deployment::dereference, tokens};
 use crate::api::{
     condition::ConditionType,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
+    names::{DerivedNames, FETCHER_TOKEN},
     reason::Reason,
 };
 use crate::client::{
@@ -26,7 +25,20 @@ use crate::telemetry::{
     chain::chain,
     metrics::{ClusterKind, JoinCheck},
 };
-use crate::tenant::{access::ClusterAccess, report::ConditionState, secret_text::SecretText};
+use crate::tenant::{
+    access::{ClusterAccess, expiry},
+    cluster_info::ClusterInfo,
+    report::ConditionState,
+    secret_text::SecretText,
+};
+
+mod fetch;
+mod kubelet;
+
+/// What to do about a certificate authority that expires.
+const NEW_AUTHORITY: &str = "add its successor to kubernetesCABundle in the WorkerCluster, or to \
+                             the kubeconfig of the registration, and to ConfigMap \
+                             kube-public/cluster-info";
 
 /// The delay of the second attempt. A first failure is not reported.
 pub const SECOND_TRY: Duration = Duration::from_secs(30);
@@ -36,11 +48,12 @@ pub const SECOND_TRY: Duration = Duration::from_secs(30);
 enum Outcome {
     /// A machine can join.
     Can,
+    /// It can until then, when the certificate authority in its documents expires.
+    CanUntil(Timestamp),
     /// It cannot, for this reason.
     Cannot(Reason, String),
-    /// Unknown, because the address is not reachable from here. The second text is for the log
-    /// only.
-    Unknown(String, Option<String>),
+    /// Unknown, for this reason. The second text is for the log only.
+    Unknown(Reason, String, Option<String>),
 }
 
 /// Checks one machine deployment, and sets the condition `MachinesCanJoin`.
@@ -93,14 +106,21 @@ pub fn forget(context: &Context, why: &str) {
 fn report(context: &Context, outcome: Outcome) {
     let (counted, finding, cause) = match outcome {
         Outcome::Can => (JoinCheck::Can, ConditionState::well(Reason::CanJoin), None),
+        Outcome::CanUntil(end) => {
+            let message = format!(
+                "the certificate authority in machines' documents expires at {end}; {NEW_AUTHORITY}"
+            );
+            let well = ConditionState::well(Reason::AuthorityExpiresSoon);
+            (JoinCheck::Can, ConditionState { message, ..well }, None)
+        }
         Outcome::Cannot(reason, why) => (
             JoinCheck::Cannot,
             ConditionState::retried(reason, why),
             None,
         ),
-        Outcome::Unknown(why, cause) => (
+        Outcome::Unknown(reason, why, cause) => (
             JoinCheck::Unknown,
-            ConditionState::unknown(Reason::NotChecked, why),
+            ConditionState::unknown(reason, why),
             cause,
         ),
     };
@@ -120,6 +140,12 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let cluster_info = context.cluster_info();
     let machine_access =
         MachineAccess::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
+    let now = context.engagement.health.server_time();
+    let soon = match authority_end(&machine_access, &cluster_info, now) {
+        Some(Outcome::CanUntil(end)) => Some(end),
+        Some(expired) => return Some(expired),
+        None => None,
+    };
     let token = context.tokens.get(&names.key)?.token;
     let own = context.node_credentials.own_token(&settings, names)?;
     let fetch_token = own.as_ref().unwrap_or(&cluster_info.fetch_token);
@@ -128,10 +154,21 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
         None => FETCHER_TOKEN,
     };
     let kubeconfig = machine_access.fetch_kubeconfig(fetch_token);
-    let fetches = fetches(context, &kubeconfig, (&names.provisioning, holder)).await?;
+    let fetches = match client(context, &kubeconfig) {
+        Ok(client) => fetch::fetches(client, (&names.provisioning, holder)).await,
+        Err(why) => unreachable_from_here(why),
+    };
+    // It may have gone meanwhile, with its documents.
+    context.tokens.get(&names.key)?;
     let joins = bootstrap::kubeconfig(&cluster_info, &machine_access.api_server, &token);
     Some(match fetches {
-        Outcome::Can => joins_with(context, &joins).await,
+        Outcome::Can => match client(context, &joins) {
+            Ok(client) => match (kubelet::joins(client, now).await, soon) {
+                (Outcome::Can, Some(end)) => Outcome::CanUntil(end),
+                (outcome, _) => outcome,
+            },
+            Err(why) => unreachable_from_here(why),
+        },
         Outcome::Cannot(..) if own.is_some() => {
             // Its own fetcher may have lost its Role. A reconcile restores it.
             context.node_credentials.forget(&names.key);
@@ -154,90 +191,48 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     })
 }
 
-/// Reads the metadata of a provisioning Secret, which requires the same right as a machine needs.
-/// `holder` is the Secret with the token. Returns `None` if the provisioning Secret is missing.
-async fn fetches(
-    context: &Context,
-    kubeconfig: &SecretText,
-    (name, holder): (&str, &str),
+/// Returns the outcome if a certificate authority in the documents has expired or does so soon. The
+/// TLS of this program ignores that, and those of curl and of the kubelet do not.
+fn authority_end(
+    machine_access: &MachineAccess,
+    cluster_info: &ClusterInfo,
+    now: Timestamp,
 ) -> Option<Outcome> {
-    let client = match client(context, kubeconfig) {
-        Ok(client) => client,
-        Err(why) => return Some(Outcome::Unknown(why, None)),
-    };
-    let secrets: Api<Secret> = Api::namespaced(client, CLOUD_INIT_SETTINGS);
-    match secrets.get_metadata(name).await {
-        Ok(_) => Some(Outcome::Can),
-        // It is missing during a rotation.
-        Err(kube::Error::Api(status)) if status.is_not_found() => None,
-        Err(error) => {
-            let is_unknown_token = matches!(&error, kube::Error::Api(status) if status.code == 401);
-            let remedy = if is_unknown_token {
-                format!(
-                    "; if their address is that of this cluster, run `kubectl -n \
-                     {CLOUD_INIT_SETTINGS} delete secret {holder}` in it, and the manager creates \
-                     their token again"
-                )
-            } else {
-                String::new()
-            };
-            let secret = format!("Secret {CLOUD_INIT_SETTINGS}/{name}");
-            let what = format!("machines cannot fetch {secret}{remedy}");
-            Some(of_error(&error, (Reason::FetchRefused, &what)))
-        }
+    let of_kubelet = STANDARD.decode(&cluster_info.certificate_authority_data);
+    let authorities = [
+        machine_access.kubernetes_ca.as_bytes(),
+        &of_kubelet.unwrap_or_default(),
+    ];
+    let ends = authorities.into_iter().filter_map(expiry::of_authority);
+    let first = ends.min_by_key(expiry::Expiry::ends)?;
+    let end = first.ends();
+    if end <= now {
+        let why = format!(
+            "the certificate authority in machines' documents expired at {end}; {NEW_AUTHORITY}"
+        );
+        return Some(Outcome::Cannot(Reason::AuthorityExpired, why));
     }
+    first.is_near(now).then_some(Outcome::CanUntil(end))
 }
 
-/// Asks, as the kubelet, whether it may request its certificate.
-async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
-    let client = match client(context, kubeconfig) {
-        Ok(client) => client,
-        Err(why) => return Outcome::Unknown(why, None),
-    };
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: Some("certificates.k8s.io".to_owned()),
-                resource: Some("certificatesigningrequests".to_owned()),
-                verb: Some("create".to_owned()),
-                ..ResourceAttributes::default()
-            }),
-            ..SelfSubjectAccessReviewSpec::default()
-        },
-        ..SelfSubjectAccessReview::default()
-    };
-    match reviews.create(&PostParams::default(), &review).await {
-        Ok(answer) if answer.status.as_ref().is_some_and(|it| it.allowed) => Outcome::Can,
-        Ok(_) => Outcome::Cannot(
-            Reason::JoinForbidden,
-            "a kubelet with a bootstrap token may not create CertificateSigningRequests: bind \
-             ClusterRole system:node-bootstrapper to its group"
-                .to_owned(),
-        ),
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            let why = "the API server does not tell kubelets what they may do";
-            Outcome::Unknown(why.to_owned(), None)
-        }
-        Err(error) => {
-            let what = "a kubelet cannot authenticate with its bootstrap token";
-            of_error(&error, (Reason::BootstrapTokenRefused, what))
-        }
-    }
+fn unreachable_from_here(why: String) -> Outcome {
+    Outcome::Unknown(Reason::NotChecked, why, None)
 }
 
 /// Returns the outcome of a failed call. An address that only the machines' network reaches proves
-/// nothing. The message is the same for each machine deployment.
+/// nothing; any answer to a request does. The message is the same for each machine deployment.
 fn of_error(error: &kube::Error, (reason, what): (Reason, &str)) -> Outcome {
     let why = chain(error);
     match error {
         kube::Error::Api(status) if [401, 403].contains(&status.code) => {
             Outcome::Cannot(reason, format!("{what}: {why}"))
         }
+        kube::Error::Api(_) => Outcome::Cannot(Reason::UnexpectedAnswer, format!("{what}: {why}")),
         error if transport::is_certificate_refused(error) => {
             Outcome::Cannot(Reason::CertificateRefused, format!("{what}: {why}"))
         }
         error => Outcome::Unknown(
+            Reason::NotChecked,
             format!("the address that machines use is not reached from here: {why}"),
             transport::hidden_cause(error).map(str::to_owned),
         ),

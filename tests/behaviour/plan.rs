@@ -171,7 +171,7 @@ pub async fn a_template_that_waits_for_its_revision_is_not_called_current(world:
     drop(tenant.made("workers", "2").await);
     let unsupported = ("Served", "KubeletUnsupported");
     drop(tenant.entry("kube-system/workers", unsupported).await);
-    let note = "kubelet 1.20.0 is not supported: documents are tested with 1.33 to 1.36";
+    let note = "kubelet 1.20.0 is not supported: documents are tested with 1.34 to 1.37";
     tenant
         .machine_deployment_event("KubeletUnsupported", note)
         .await;

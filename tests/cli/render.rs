@@ -145,7 +145,7 @@ fn a_kubelet_that_is_not_supported_gets_a_note() {
         "bom my-profile.yaml --kubernetes 1.12.0".to_owned(),
     ] {
         let ran = folder.osm(&line);
-        let note = "note: kubelet 1.12.0 is not supported: documents are tested with 1.33 to 1.36";
+        let note = "note: kubelet 1.12.0 is not supported: documents are tested with 1.34 to 1.37";
         assert_eq!(ran.stderr.lines().next(), Some(note), "{line}: {ran:?}");
         assert_eq!(ran.code, 0, "{line}: {ran:?}");
     }

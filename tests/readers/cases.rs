@@ -320,7 +320,7 @@ fn annotate(machine: &mut Machine) {
     .into();
     let settings = &mut machine.settings;
     settings.initial_taints.push_str("dedicated=gpu:NoSchedule");
-    let gate = "UserNamespacesSupport".to_owned();
+    let gate = "ContextualLogging".to_owned();
     settings.kubelet_feature_gates.insert(gate, false);
 }
 
@@ -346,7 +346,7 @@ fn make_hostile(machine: &mut Machine) {
 }
 
 impl Machine {
-    fn new(provider: &str) -> Self {
+    pub fn new(provider: &str) -> Self {
         Self {
             deployment: "workers".to_owned(),
             provider: provider.to_owned(),

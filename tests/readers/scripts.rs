@@ -10,6 +10,7 @@ use crate::{
 
 mod edge;
 mod flatcar;
+mod node_address;
 mod services;
 mod setup;
 

@@ -254,8 +254,8 @@ fn set_settings(random: &mut StdRng, subject: &mut Subject) {
     settings.pause_image = pick(random, &TEXTS);
     settings.initial_taints = pick(random, &TEXTS);
     for _ in 0..random.random_range(0..3) {
-        let (key, value) = (pick(random, &TEXTS), random.random());
-        settings.kubelet_feature_gates.insert(key, value);
+        let gate = mostly(random, &["ContextualLogging", "WatchList"], &TEXTS);
+        settings.kubelet_feature_gates.insert(gate, random.random());
         settings
             .insecure_registries
             .push(mostly(random, &["docker.io", "a:5000"], &TEXTS));

@@ -4,7 +4,7 @@
 use osm::api::profile::{OperatingSystem, OperatingSystemProfileSpec, ProvisioningUtility};
 
 /// The kubelets' versions, one of each supported minor.
-pub const KUBELETS: [&str; 4] = ["1.33.5", "1.34.1", "1.35.0", "1.36.0"];
+pub const KUBELETS: [&str; 4] = ["1.34.1", "1.35.0", "1.36.0", "1.37.0"];
 
 /// The program that reads a profile's documents on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fake_cluster::{Cluster, Fault, Matcher, object};
 use futures::future::join_all;
-use jiff::SignedDuration;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -188,17 +187,7 @@ async fn a_token_of_a_replaced_fetcher_is_recreated() {
 
 /// A registration whose authority is good from ten days ago until 31 days from now.
 fn an_ageing_registration(world: &World) -> Value {
-    let now = world.clock().now();
-    let date = |days: i64| {
-        let at = now + SignedDuration::from_hours(days * 24);
-        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
-        let part = |part: i8| u8::try_from(part).expect("of a date");
-        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
-    };
-    let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).expect("a name");
-    (params.not_before, params.not_after) = (date(-200), date(32));
-    let key = rcgen::KeyPair::generate().expect("a key");
-    let authority = params.self_signed(&key).expect("a certificate").pem();
+    let authority = crate::join::an_authority(world.clock().now(), [-200, 32]);
     let token = world
         .worker("berlin")
         .token(&crate::world::account("kube-system"));

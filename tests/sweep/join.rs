@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fake_cluster::{Fault, Matcher, Verb, object};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
@@ -68,7 +69,7 @@ async fn one_refusal_is_an_accident_and_two_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_machine_deployment_is_checked_with_two_requests_an_interval() {
+async fn each_machine_deployment_is_checked_with_five_requests_an_interval() {
     let names = ["workers", "others", "more"];
     let (world, process) = a_settled_world(&names).await;
     world.clear_audits();
@@ -78,10 +79,89 @@ async fn each_machine_deployment_is_checked_with_two_requests_an_interval() {
     all.retain(|entry| entry.user == FETCHER || entry.user.starts_with("system:bootstrap:"));
     let count = u32::try_from(all.len()).expect("it is small");
     // A renewal of a token is a change, but none within the interval of a check.
-    assert!((16..=32).contains(&count), "{count} requests");
+    assert!((40..=80).contains(&count), "{count} requests");
     let fetched = all.iter().filter(|entry| entry.user == FETCHER);
     let fetched: BTreeSet<&str> = fetched.map(|entry| entry.target.name.as_str()).collect();
     assert_eq!(fetched.len(), names.len(), "{fetched:?}");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_answer_from_the_address_says_whether_machines_can_join() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let fetches = Matcher {
+        user: Some(FETCHER.to_owned()),
+        ..Matcher::on(&[Verb::Get], "secrets")
+    };
+    let requests = Matcher::on(&[Verb::Create], "certificatesigningrequests");
+    for (on, code, expected) in [
+        (&fetches, 404, ["False", "UnexpectedAnswer"]),
+        (&fetches, 503, ["False", "UnexpectedAnswer"]),
+        // What a policy says, and what a webhook says that has no dry run.
+        (&requests, 422, ["False", "JoinForbidden"]),
+        (&requests, 400, ["Unknown", "NotChecked"]),
+    ] {
+        let fault = berlin.inject(on.clone(), Fault::status(code));
+        tokio::time::sleep(CHECKED_AGAIN).await;
+        assert_eq!(can_join(&world), expected, "{code}");
+        berlin.clear_fault(fault);
+        tokio::time::sleep(CHECKED_AGAIN).await;
+        assert_eq!(can_join(&world), ["True", "CanJoin"], "after {code}");
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_must_approve_what_kubelets_request() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let signer = object("clusterrolebindings", "", "machine-controller-node-signer");
+    assert!(berlin.delete_raw(signer));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
+    let requested = |name: &str, conditions: serde_json::Value| {
+        let request = json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": name},
+            "spec": {
+                "request": "", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+                "username": "system:bootstrap:abcdef",
+            },
+            "status": {"conditions": conditions},
+        });
+        put(berlin, request);
+    };
+    let approved = json!([{"type": "Approved", "status": "True"}]);
+    requested("of-another-approver", approved);
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
+    requested("of-nobody", json!([]));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), ["Unknown", "ApprovalPending"]);
+    assert_eq!(condition(&world, "berlin", "Ready"), ["True", "Ready"]);
+    process.stop().await;
+}
+
+/// This program's TLS takes an authority that has expired. Those of curl and of the kubelet do not.
+#[tokio::test(start_paused = true)]
+async fn an_authority_that_has_expired_is_none() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let server = fixtures::server("berlin");
+    let now = world.clock().now();
+    for (days, expected) in [
+        (-1, ["False", "AuthorityExpired"]),
+        (10, ["True", "AuthorityExpiresSoon"]),
+        (300, ["True", "CanJoin"]),
+    ] {
+        let authority = an_authority(now, [-365, days]);
+        put(
+            world.worker("berlin"),
+            fixtures::cluster_info(&server, &authority),
+        );
+        tokio::time::sleep(CHECKED_AGAIN * 2).await;
+        assert_eq!(can_join(&world), expected, "{days} days");
+    }
     process.stop().await;
 }
 
@@ -194,4 +274,18 @@ async fn a_claim_on_one_cluster_says_nothing_of_another() {
     );
     assert_eq!(world.condition("berlin", "Claimed")["status"], "False");
     process.stop().await;
+}
+
+/// A certificate authority that is good from one day to another, counted from now.
+pub fn an_authority(now: Timestamp, days: [i64; 2]) -> String {
+    let [from, to] = days.map(|days| {
+        let at = now + SignedDuration::from_hours(days * 24);
+        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let part = |part: i8| u8::try_from(part).expect("of a date");
+        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
+    });
+    let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).expect("a name");
+    (params.not_before, params.not_after) = (from, to);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    params.self_signed(&key).expect("a certificate").pem()
 }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use fake_cluster::{AuditEntry, Cluster, Fault, Matcher, Verb, object};
 
+use serde_json::json;
+
 use crate::{
-    scenarios::delete_machine_deployment,
+    registry::condition,
+    scenarios::{self, PROVISIONING, Scenario, delete_machine_deployment},
     snapshot::{self, Snapshot, boot_secret},
     wire::Life,
     world::World,
@@ -271,4 +274,46 @@ async fn a_write_that_somebody_else_was_faster_than_is_made_again_and_no_failure
             assert_eq!(difference, None, "{kind:?} {code}");
         }
     }
+}
+
+/// As a rotation whose old document a foreign finalizer holds: the new one cannot be written.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_too_long_is_not_served_and_says_for_what() {
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    world.deploy("berlin", "workers");
+    let process = world.start_settled().await;
+    let served = || condition(&world, "berlin", "MachineDeploymentsServed");
+    assert_eq!(served(), ["True", "AllServed"]);
+    let provisioning = ("secrets", "cloud-init-settings", PROVISIONING);
+    let hold = |by: &[&str]| {
+        scenarios::change(berlin, provisioning, |it| {
+            it["metadata"]["finalizers"] = json!(by);
+        });
+    };
+    hold(&["example.com/hold"]);
+    Scenario::Provisioning.happen(&world).await;
+    tokio::time::sleep(Duration::from_mins(3)).await;
+    assert_eq!(served(), ["True", "AllServed"], "it is a matter of minutes");
+    tokio::time::sleep(Duration::from_mins(15)).await;
+    assert_eq!(served(), ["False", "SomeNotServed"]);
+    process.stop().await;
+    let process = world.start();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(
+        served(),
+        ["False", "SomeNotServed"],
+        "a restart knows no better"
+    );
+    let own = world.own("berlin");
+    let entry = &own["status"]["machineDeployments"][0];
+    let message = entry["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("whose finalizers hold it: example.com/hold"),
+        "{message}"
+    );
+    hold(&[]);
+    tokio::time::sleep(Duration::from_mins(15)).await;
+    assert_eq!(served(), ["True", "AllServed"]);
+    process.stop().await;
 }

@@ -70,18 +70,27 @@ impl State {
                 "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }],
             }),
         );
-        self.put_new(
-            "rbac.authorization.k8s.io/clusterroles",
-            json!({
+        for (name, resource, verbs) in [
+            (
+                "system:node-bootstrapper",
+                "certificatesigningrequests",
+                &["create", "get", "list", "watch"][..],
+            ),
+            (
+                "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+                "certificatesigningrequests/nodeclient",
+                &["create"],
+            ),
+        ] {
+            let role = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": { "name": "system:node-bootstrapper" },
+                "metadata": { "name": name },
                 "rules": [{
-                    "apiGroups": ["certificates.k8s.io"],
-                    "resources": ["certificatesigningrequests"],
-                    "verbs": ["create", "get", "list", "watch"],
+                    "apiGroups": ["certificates.k8s.io"], "resources": [resource], "verbs": verbs,
                 }],
-            }),
-        );
+            });
+            self.put_new("rbac.authorization.k8s.io/clusterroles", role);
+        }
     }
 
     /// Stores an object as if a controller of the cluster had created it.

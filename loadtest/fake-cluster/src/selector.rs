@@ -86,6 +86,7 @@ fn pointer_of(kind: &Kind, name: &str) -> Option<String> {
         ("", "secrets") => &["type"],
         ("", "namespaces") => &["status.phase"],
         ("", "nodes") => &["spec.unschedulable"],
+        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("", "pods") => &["spec.nodeName", "status.phase", "spec.restartPolicy"],
         ("", "events") => &[
             "involvedObject.kind",

@@ -1,4 +1,4 @@
-// Pins the oldest kubelet that machines are tried with, beside ../kubelet-1.36.
+// Pins the oldest kubelet that machines are tried with, beside ../kubelet-1.37.
 //
 // To move to another: change every version of Kubernetes here, and run `go mod tidy`.
 module kubelet

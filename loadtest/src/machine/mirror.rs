@@ -192,7 +192,7 @@ impl Shared {
     }
 }
 
-/// The version in a path such as `/kubernetes/v1.36.3/bin/linux/amd64/kubelet`.
+/// The version in a path such as `/kubernetes/v1.37.2/bin/linux/amd64/kubelet`.
 fn version(path: &str) -> Option<&str> {
     path.split('/').find(|it| it.starts_with("v1."))
 }

@@ -37,6 +37,7 @@ fn a_report(message: &str) -> Report {
         reason: Reason::CallFailed,
         message: Some(message.to_owned()),
         at: Timestamp::from_second(1_000).unwrap(),
+        waits_since: None,
         trace_id: None,
         profile: None,
     };

@@ -239,6 +239,20 @@ reasons! {
         "machine-controller's manifests bind the ClusterRole `system:node-bootstrapper` to the \
         group `system:bootstrappers:machine-controller:default-node-token`; \
         `tenants-example/worker-crds/kubelet-bootstrap.yaml` has the binding.",
+    ApprovalForbidden: Error, Operator =>
+        "machine-controller's manifests bind the ClusterRole \
+        `system:certificates.k8s.io:certificatesigningrequests:nodeclient` to the group \
+        `system:bootstrappers:machine-controller:default-node-token`; \
+        `tenants-example/worker-crds/kubelet-bootstrap.yaml` has the binding.",
+    ApprovalPending: Warning, Operator =>
+        "Certificates of kubelets are approved by the cluster's own kube-controller-manager.",
+    AuthorityExpired: Error, Operator =>
+        "Neither `curl` nor a kubelet trusts an authority that has expired. The message says where \
+        its successor belongs.",
+    AuthorityExpiresSoon: Warning, Operator => "The message says where its successor belongs.",
+    UnexpectedAnswer: Error, Operator =>
+        "What answers at the machines' address is no API server of this cluster, or it is not well. \
+        Correct `apiServerOverride` or `cluster-info`.",
     NotChecked: Warning, Operator => "If only the machines' network reaches the address, there is nothing to do.",
     // Of MachinesCurrent.
     MachinesCurrent: Normal, Nobody => "",

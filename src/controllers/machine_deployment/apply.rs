@@ -309,7 +309,18 @@ impl Apply<'_> {
             Target::Config(name) => initial_sync::verify_config(self.context, name).await,
         }
         .map_err(Error::call(format!("read {what}")))?;
-        Err(Error::Conflict { what })
+        let (Target::Secret(name) | Target::Config(name)) = target;
+        let found = self.seen(target).get(name);
+        Err(Error::Conflict {
+            what: match found.and_then(|found| held_by(&found.metadata)) {
+                Some(finalizers) => {
+                    format!(
+                        "{what}, which is being deleted, and whose finalizers hold it: {finalizers}"
+                    )
+                }
+                None => what,
+            },
+        })
     }
 
     fn kind(&self, wanted: &SecretWanted) -> SecretKind {
@@ -414,3 +425,10 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
 
 #[cfg(test)]
 mod tests;
+
+/// Returns the finalizers of an object that is being deleted.
+fn held_by(metadata: &ObjectMeta) -> Option<String> {
+    metadata.deletion_timestamp.as_ref()?;
+    let finalizers = metadata.finalizers.as_ref()?;
+    Some(finalizers.join(", "))
+}

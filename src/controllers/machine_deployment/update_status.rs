@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
 use super::{Served, ServedKind, error::Error};
@@ -15,7 +16,7 @@ use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::{default_profile::is_older, found::ProfileName};
 use crate::telemetry::{self, chain::chain, metrics::Took};
-use crate::tenant::report::{Outcome, ProfileTried, Report, excerpt};
+use crate::tenant::report::{Outcome, ProfileTried, Report, WAITS_AT_MOST, excerpt};
 
 /// The profile of a reconcile, and its duration.
 #[derive(Debug)]
@@ -78,6 +79,11 @@ pub async fn update_status(
     {
         message.insert_str(0, &format!("OperatingSystemProfile {}: ", profile.name));
     }
+    if let Err(Error::Waiting { .. } | Error::Conflict { .. }) = result {
+        outcome.waits_since = waited_before(context, &name, &outcome).or(Some(outcome.at));
+        let before = tenant_status.read(|report| report.outcomes.get(&name).cloned());
+        outcome = outcome.following(before.as_ref());
+    }
     metrics.reconciled(outcome_of(outcome.state), took);
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason.as_str());
@@ -100,8 +106,8 @@ pub async fn update_status(
             };
             had_outcome || is_other
         }),
-        // Waiting is not a failure. New machine deployments begin with it.
-        Err(Error::Waiting { .. }) => {
+        // Waiting is not a failure, unless it does not end. New machine deployments begin with it.
+        Err(Error::Waiting { .. }) if outcome.state == MachineDeploymentState::Waiting => {
             tracing::debug!(machine_deployment = %name, reason = %outcome.reason, "waiting");
             tenant_status.outcome(&name, outcome);
         }
@@ -172,6 +178,19 @@ fn is_in_status(context: &Context, name: &str, outcome: &Outcome) -> bool {
     entries.any(|it| it.name == name && it.reason == outcome.reason)
 }
 
+/// Returns since when the status says that a machine deployment waits for the same, as it did
+/// before this process started.
+fn waited_before(context: &Context, name: &str, outcome: &Outcome) -> Option<Timestamp> {
+    let own = context.engagement.worker_cluster.borrow();
+    let mut entries = own.as_ref()?.status.as_ref()?.machine_deployments.iter();
+    let entry = entries.find(|it| it.name == name && it.reason == outcome.reason)?;
+    match entry.state {
+        MachineDeploymentState::Waiting => Some(entry.since.0),
+        MachineDeploymentState::Failing => entry.since.0.checked_sub(WAITS_AT_MOST).ok(),
+        _ => None,
+    }
+}
+
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     let (state, reason, message) = match result {
         Ok(Served {
@@ -196,6 +215,7 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
         reason,
         message,
         at: context.engagement.shared.clock.now(),
+        waits_since: None,
         trace_id: telemetry::trace_id(),
         profile: None,
     }

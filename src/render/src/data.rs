@@ -72,8 +72,9 @@ impl<'a> ValidInput<'a> {
         let machine_deployment = input.machine_deployment;
         let provider = machine_deployment.provider;
         let kubelet = KubeletSettings::parse(machine_deployment.annotations)?;
-        let feature_gates = feature_gates(machine_deployment.annotations, input.settings)?;
-        let kube_version = kubelet_version(machine_deployment.kubelet_version)?;
+        let version = machine_deployment.kubelet_version;
+        let feature_gates = feature_gates(machine_deployment.annotations, input.settings, version)?;
+        let kube_version = kubelet_version(version)?;
         let is_static = provider.network.as_ref().is_some_and(Network::is_static);
         if is_static && provider.operating_system != OperatingSystem::Flatcar.as_str() {
             return Err(RenderError::StaticNetwork {

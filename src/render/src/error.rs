@@ -234,6 +234,14 @@ pub enum RenderError {
         /// The reason, and which values are valid.
         reason: String,
     },
+    /// The kubelet does not start with one of the tenant's feature gates.
+    #[error("settings, kubeletFeatureGates, `{gate}`: {reason}")]
+    TenantFeatureGate {
+        /// The gate.
+        gate: String,
+        /// Why it does not.
+        reason: String,
+    },
     /// The kubelet's version is invalid.
     #[error(
         "machine deployment, spec.template.spec.versions.kubelet: \
@@ -293,7 +301,7 @@ impl RenderError {
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
             Self::IgnitionVersionUnused => "ignition-version",
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
-            Self::FeatureGate { .. } => "feature-gate",
+            Self::FeatureGate { .. } | Self::TenantFeatureGate { .. } => "feature-gate",
             Self::KubeletVersion { .. } => "kubelet-version",
             Self::Mirror { .. } | Self::InsecureWithoutHost { .. } => "registry",
             Self::Unsafe { .. } => "unsafe-value",

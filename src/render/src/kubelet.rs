@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use super::{duration::GoDuration, error::RenderError, version::Version};
 use osm_tenant::settings::TenantSettings;
 
+pub mod known;
 mod values;
 
+use known::{GateFault, Known};
 use values::{
     log_files, log_size, non_negative_age, non_negative_integer, percent, reserved, thresholds,
 };
@@ -180,15 +182,38 @@ impl KubeletSettings {
 }
 
 /// Returns the tenant's feature gates, overlaid by those of the annotations if the tenant allows
-/// that.
+/// that. The kubelet must start with all of them.
 pub(super) fn feature_gates(
     annotations: &BTreeMap<String, String>,
     settings: &TenantSettings,
+    version: &str,
 ) -> Result<BTreeMap<String, bool>, RenderError> {
+    let own = if settings.kubelet_feature_gates_from_annotations {
+        annotated_gates(annotations)?
+    } else {
+        BTreeMap::new()
+    };
     let mut gates = settings.kubelet_feature_gates.clone();
-    if !settings.kubelet_feature_gates_from_annotations {
+    gates.extend(own.iter().map(|(name, is_on)| (name.clone(), *is_on)));
+    let Some(known) = Known::of(version) else {
         return Ok(gates);
-    }
+    };
+    let Some(GateFault { gate, problem }) = known.refuses(&gates) else {
+        return Ok(gates);
+    };
+    let reason = format!("kubelet 1.{} {problem}", known.minor());
+    Err(if own.contains_key(&gate) {
+        let annotation = format!("{FEATURE_GATES_PREFIX}{gate}");
+        RenderError::FeatureGate { annotation, reason }
+    } else {
+        RenderError::TenantFeatureGate { gate, reason }
+    })
+}
+
+fn annotated_gates(
+    annotations: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, bool>, RenderError> {
+    let mut gates = BTreeMap::new();
     let ours = annotations.range(FEATURE_GATES_PREFIX.to_owned()..);
     for (annotation, value) in ours {
         let Some(name) = annotation.strip_prefix(FEATURE_GATES_PREFIX) else {

@@ -49,12 +49,12 @@ fn two_renders_of_one_input_are_equal_to_the_byte() {
             .insert(key.to_owned(), value.to_owned());
         world
             .settings
-            .kubelet_feature_gates
-            .insert(key.to_owned(), true);
-        world
-            .settings
             .registry_mirrors
             .insert(key.to_owned(), vec![value.to_owned()]);
+    }
+    for gate in ["NodeSwap", "ContextualLogging"] {
+        let gates = &mut world.settings.kubelet_feature_gates;
+        gates.insert(gate.to_owned(), true);
     }
     let first = world.render().unwrap();
     let second = world.render().unwrap();
@@ -62,7 +62,7 @@ fn two_renders_of_one_input_are_equal_to_the_byte() {
     assert_eq!(first.bootstrap.as_bytes(), second.bootstrap.as_bytes());
     assert_eq!(
         data(&first.config.bootstrap_config.files[0]),
-        r#"{"a":"2","m":"3","z":"1"}RotateKubeletServerCertificate=true,a=true,m=true,z=true,"#
+        r#"{"a":"2","m":"3","z":"1"}ContextualLogging=true,NodeSwap=true,RotateKubeletServerCertificate=true,"#
     );
 }
 

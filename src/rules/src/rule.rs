@@ -173,13 +173,17 @@ impl Rule {
         "An annotation on a machine deployment's template, where it is not read.",
     );
 
+    pub const KUBELET_OPTION: Self = Self::warning(
+        "kubelet-option",
+        "A flag, or a field or feature gate in a configuration, that a supported kubelet does not have.",
+    );
     pub const UNSUPPORTED_KUBELET: Self = Self::warning(
         "unsupported-kubelet",
         "A machine deployment's kubelet that is no release of a supported minor.",
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -219,6 +223,7 @@ impl Rule {
         Self::KUBELET_ANNOTATION,
         Self::UNKNOWN_ANNOTATION,
         Self::MISPLACED_ANNOTATION,
+        Self::KUBELET_OPTION,
         Self::UNSUPPORTED_KUBELET,
     ];
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState};
 
@@ -156,6 +156,9 @@ impl ConditionState {
     }
 }
 
+/// How long a machine deployment may wait for something before that counts as a failure.
+pub const WAITS_AT_MOST: SignedDuration = SignedDuration::from_mins(5);
+
 /// The outcome of one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -167,6 +170,8 @@ pub struct Outcome {
     pub message: Option<String>,
     /// The time of this outcome.
     pub at: Timestamp,
+    /// The time since which it waits, if it is not served for that reason.
+    pub waits_since: Option<Timestamp>,
     /// The trace of the reconcile.
     pub trace_id: Option<String>,
     /// The profile that was used; absent if it was not found.
@@ -174,6 +179,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Returns this outcome after the one before it: who waits for too long fails.
+    #[must_use]
+    pub fn following(mut self, before: Option<&Self>) -> Self {
+        if let Some(waits_since) = self.waits_since {
+            let before = before.and_then(|it| it.waits_since);
+            self.waits_since = before.or(Some(waits_since));
+            if self.at.duration_since(before.unwrap_or(waits_since)) >= WAITS_AT_MOST {
+                self.state = MachineDeploymentState::Failing;
+            }
+        }
+        self
+    }
+
     /// Returns true if both are the same failure of a call that is tried again.
     pub fn is_same_failure(&self, next: &Self) -> bool {
         let text = |it: &Self| it.message.clone().unwrap_or_default();

@@ -75,7 +75,7 @@ fn annotations_replace_the_defaults() {
     ] {
         assert_eq!(configuration.get(field), Some(&expected), "{field}");
     }
-    let gates = json!({ "RotateKubeletServerCertificate": true, "UserNamespacesSupport": false });
+    let gates = json!({ "RotateKubeletServerCertificate": true, "ContextualLogging": false });
     assert_eq!(configuration.get("featureGates"), Some(&gates));
     assert!(
         unit("osp-ubuntu/openstack/annotated-1.34.1")

@@ -112,7 +112,7 @@ fn ignition_accepts_every_document_without_a_word() {
 
 #[test]
 fn ignition_refuses_or_reports_a_fault() {
-    let document = document("flatcar-small-aws-1.33.5-bootstrap");
+    let document = document("flatcar-small-aws-1.34.1-bootstrap");
     for (place, value, told) in [
         (
             "/ignition/version",
@@ -152,7 +152,7 @@ fn ignition_writes_what_every_document_says_in_either_version() {
 
 #[test]
 fn what_ignition_wrote_in_another_way_is_reported() {
-    let document = document("flatcar-small-aws-1.33.5-provisioning");
+    let document = document("flatcar-small-aws-1.34.1-provisioning");
     let root = IgnitionRoot::provision(&document.version_3);
     for (place, value, told) in [
         (

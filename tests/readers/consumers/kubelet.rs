@@ -66,11 +66,12 @@ fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
         text.expect("a module's pins are readable")
     };
     let consumers = pinned("tests/consumers");
-    let nodes = pinned("loadtest/nodes/kubelet-1.36");
+    let nodes = pinned("loadtest/nodes/kubelet-1.37");
     let version = |text: &str, module: &str| {
         let mut pins = text
             .lines()
-            .filter_map(|line| line.trim().strip_prefix(module));
+            .filter_map(|line| line.trim().strip_prefix(module))
+            .filter(|version| version.starts_with('v'));
         let version = pins
             .next()
             .unwrap_or_else(|| panic!("{module} is not pinned"));
@@ -79,7 +80,7 @@ fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
     assert_eq!(
         version(&consumers, "k8s.io/kubelet "),
         version(&nodes, "k8s.io/kubelet "),
-        "tests/consumers follows loadtest/nodes/kubelet-1.36"
+        "tests/consumers follows loadtest/nodes/kubelet-1.37"
     );
     let containerd = version(&consumers, "github.com/containerd/containerd/v2 ");
     let installed: BTreeSet<_> = every_case()

@@ -99,3 +99,26 @@ fn a_service_is_restarted_a_minute_after_it_last_answered() {
         assert!((60..60 + most).contains(&after), "{service}: {after} s");
     }
 }
+
+#[test]
+fn a_start_waits_for_an_answer_and_otherwise_says_the_last_that_the_service_did() {
+    let root = Root::new();
+    root.place(case("osp-ubuntu/aws/1.34.1"), "/opt/bin/health-monitor.sh");
+    for (answers_after, expected) in [(30, ""), (9_999, "kubelet does not answer: unknown flag\n")]
+    {
+        let stubs = format!(
+            "sleep() {{ SECONDS=$((SECONDS + $1)); }}
+             curl() {{ return $((SECONDS < {answers_after})); }}
+             systemctl() {{ [ \"$*\" = 'restart kubelet.service' ]; }}
+             journalctl() {{ echo unknown flag; }}
+             export -f sleep curl systemctl journalctl
+             exec bash \"$@\""
+        );
+        let output = run(command("bash")
+            .args(["-c", &stubs, "stubs"])
+            .arg(root.at("/opt/bin/health-monitor.sh"))
+            .args(["kubelet", "start"]));
+        assert_eq!(output.status.success(), expected.is_empty());
+        assert_eq!(text(&output), expected);
+    }
+}

@@ -23,6 +23,7 @@ fn an_outcome(state: MachineDeploymentState, reason: Reason, trace: &str) -> Out
         reason,
         message: None,
         at: now(),
+        waits_since: None,
         trace_id: Some(trace.to_owned()),
         profile: None,
     }

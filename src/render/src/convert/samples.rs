@@ -63,7 +63,12 @@ const TEXTS: [&str; 8] = [
 const PLAIN_TEXTS: [&str; 2] = ["plain", "a-b.c"];
 const FAMILIES: [&str; 5] = ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
 const ADDRESSES: [&str; 3] = ["10.10.10.10", "fd00::a", "192.168.0.1"];
-const GATES: [&str; 4] = ["RotateKubeletServerCertificate", "a", "B", "Zeta"];
+const GATES: [&str; 4] = [
+    "RotateKubeletServerCertificate",
+    "ContextualLogging",
+    "APIServerIdentity",
+    "WatchList",
+];
 /// The annotations for the kubelet, with values that kubelets accept.
 const ANNOTATIONS: [(&str, &[&str]); 10] = [
     ("KubeReserved", &["cpu=200m,memory=1Gi", "pid=1000", ""]),

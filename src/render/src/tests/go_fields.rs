@@ -3,7 +3,7 @@
 //!
 //! `tests/oracle` creates the golden files. These tests do not need Go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::Value;
 
@@ -78,6 +78,11 @@ fn variables(world: &World, texts: &[(&'static str, &str)]) -> Variables {
     let valid = ValidInput::new(world.input(&profile, &provider)).unwrap();
     let mut data = valid.template_data().inline;
     data.extend(texts.iter().map(|(name, text)| (*name, Value::from(*text))));
+    if !world.settings.kubelet_feature_gates.is_empty() {
+        // No kubelet has the gates that Go was asked about.
+        let gates = BTreeMap::from([("A", true), ("B", false), ("C", true)]);
+        data.insert("KubeletFeatureGates", gates.into_iter().collect::<Value>());
+    }
     go_template::variables(&data)
 }
 

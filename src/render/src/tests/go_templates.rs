@@ -38,7 +38,11 @@ pub(super) fn a_go_world() -> World {
     world.settings.external_cloud_provider = true;
     world.settings.http_proxy = Some("http://proxy.example.com:3128".to_owned());
     world.settings.no_proxy = None;
-    let gates = [("B", false), ("A", true), ("C", true)];
+    let gates = [
+        ("ContextualLogging", false),
+        ("APIServerIdentity", true),
+        ("WatchList", true),
+    ];
     world.settings.kubelet_feature_gates =
         gates.map(|(name, is_on)| (name.to_owned(), is_on)).into();
     for (name, value) in [

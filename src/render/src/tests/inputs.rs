@@ -131,18 +131,47 @@ const PRINT_GATES: &str =
 #[test]
 fn annotations_are_laid_over_the_feature_gates_where_the_tenant_allows_it() {
     let mut world = a_world();
+    let [kept, turned, added] = ["NodeSwap", "ContextualLogging", "ImageVolume"];
     world.settings.kubelet_feature_gates =
-        BTreeMap::from([("Kept".to_owned(), true), ("Turned".to_owned(), true)]);
-    for (name, value) in [("Turned", "false"), ("Added", "true")] {
+        BTreeMap::from([(kept.to_owned(), true), (turned.to_owned(), true)]);
+    for (name, value) in [(turned, "false"), (added, "true")] {
         let annotation = format!("{GATES}/{name}");
         world.annotations.insert(annotation, value.to_owned());
     }
     let beside = format!("{GATES}.example/Other");
     world.annotations.insert(beside, "true".to_owned());
-    assert_eq!(world.text(PRINT_GATES).unwrap(), "Kept=on;Turned=on;");
+    let own = format!("{turned}=on;{kept}=on;");
+    assert_eq!(world.text(PRINT_GATES).unwrap(), own);
     world.settings.kubelet_feature_gates_from_annotations = true;
-    let laid_over = "Added=on;Kept=on;Turned=off;";
+    let laid_over = format!("{turned}=off;{added}=on;{kept}=on;");
     assert_eq!(world.text(PRINT_GATES).unwrap(), laid_over);
+}
+
+#[test]
+fn a_feature_gate_with_which_the_kubelet_does_not_start_is_refused_where_it_is_set() {
+    let mut world = a_world();
+    world.settings.kubelet_feature_gates = BTreeMap::from([("NoSuchGate".to_owned(), true)]);
+    let error = world.text("").unwrap_err().to_string();
+    let problem =
+        "kubelet 1.34 does not start with the feature gate `NoSuchGate`, which it does not have";
+    assert_eq!(
+        error,
+        format!("settings, kubeletFeatureGates, `NoSuchGate`: {problem}")
+    );
+    world.kubelet_version = "1.33.9".to_owned();
+    assert!(world.text("").is_ok(), "what that one knows is not known");
+    world.kubelet_version = "v1.34".to_owned();
+    world.settings.kubelet_feature_gates.clear();
+    world.settings.kubelet_feature_gates_from_annotations = true;
+    let annotation = format!("{GATES}/NoSuchGate");
+    world
+        .annotations
+        .insert(annotation.clone(), "false".to_owned());
+    let error = world.text("").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("machine deployment, annotation {annotation}: {problem}")
+    );
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Findings from rendering the profile for a sample machine deployment, once for each supported
 //! cloud provider.
 
+use std::collections::BTreeMap;
+
 use super::{
     super::{
+        kubelet::{MINORS, Unknown, unknown},
         profile::{files, halves, usable_providers},
         rule::Rule,
         sample::{KUBELET_VERSION, Sample},
@@ -25,9 +28,9 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
     let Ok(profile) = CompiledProfile::compile(layers.whole) else {
         return Vec::new();
     };
-    let mut findings: Vec<FieldFinding> = Vec::new();
+    let mut findings = kubelet_options(layers, &profile);
     for provider in usable_providers(layers.whole) {
-        let found = match render_sample(&profile, provider) {
+        let found = match render_sample(&profile, provider, KUBELET_VERSION) {
             Ok(rendered) => {
                 let mut found = readable_secrets(layers, &rendered);
                 found.extend(size(layers, rendered));
@@ -55,10 +58,36 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
 fn render_sample(
     profile: &CompiledProfile,
     cloud_provider: &CloudProvider,
+    kubelet: &str,
 ) -> Result<Rendered, RenderError> {
-    let sample = Sample::new(profile.spec(), cloud_provider, KUBELET_VERSION)?;
+    let sample = Sample::new(profile.spec(), cloud_provider, kubelet)?;
     let settings = TenantSettings::default();
     render(&sample.input(profile, &settings), &Limits::default())
+}
+
+/// Finds what documents tell a kubelet that one of a supported minor does not know.
+fn kubelet_options(layers: &Layers<'_>, profile: &CompiledProfile) -> Vec<FieldFinding> {
+    let provider = usable_providers(layers.whole).next();
+    let mut minors = BTreeMap::<Unknown, Vec<String>>::new();
+    for minor in MINORS {
+        let version = format!("1.{minor}.0");
+        let rendered = provider.map(|provider| render_sample(profile, provider, &version));
+        let Some(Ok(rendered)) = rendered else {
+            continue;
+        };
+        for unknown in unknown(&rendered.config, &version) {
+            minors
+                .entry(unknown)
+                .or_default()
+                .push(format!("1.{minor}"));
+        }
+    }
+    let findings = minors.into_iter().map(|(unknown, minors)| {
+        let message = unknown.sentence(&format!("kubelet {}", minors.join(", ")));
+        let fix = "leave it out, or write it for other kubelets alone, by `KubeVersion`";
+        FieldFinding::new(Rule::KUBELET_OPTION, layers.below(), message, fix)
+    });
+    findings.collect()
 }
 
 /// Returns what to do about a sample that cannot be rendered.

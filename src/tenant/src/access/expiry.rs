@@ -20,7 +20,8 @@ const SOON_PART: i32 = 5;
 const VERY_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 const VERY_SOON_PART: i32 = 20;
 
-/// What the token is called.
+/// What the parts are called.
+const AUTHORITY: &str = "certificate authority";
 const TOKEN: &str = "token";
 
 /// The lifetime of a part of a kubeconfig.
@@ -42,25 +43,19 @@ enum Priority {
 impl ClusterAccess {
     /// Returns the parts that expire, if their end is known.
     pub fn expiries(&self) -> Vec<Expiry> {
-        // Of several authorities the last to expire counts, because a bundle contains old and new
-        // ones.
-        let authority = validities(&self.certificate_authority).max_by_key(|(_, ends)| *ends);
         // Of a certificate chain the first to expire counts.
         let certificate = self.credential.certificate();
         let certificate = certificate
             .and_then(|pair| validities(&pair.certificate).min_by_key(|(_, ends)| *ends));
         let token = self.credential.token().and_then(token_validity);
-        let named = [
-            ("certificate authority", authority),
-            ("client certificate", certificate),
-            (TOKEN, token),
-        ];
-        named
+        let named = [("client certificate", certificate), (TOKEN, token)];
+        let named = named.into_iter().filter_map(|(what, validity)| {
+            let (begins, ends) = validity?;
+            Some(Expiry { what, begins, ends })
+        });
+        of_authority(&self.certificate_authority)
             .into_iter()
-            .filter_map(|(what, validity)| {
-                let (begins, ends) = validity?;
-                Some(Expiry { what, begins, ends })
-            })
+            .chain(named)
             .collect()
     }
 }
@@ -74,7 +69,28 @@ pub fn token_renewal(expiries: &[Expiry], age: Duration) -> Option<Timestamp> {
     token.begins.checked_add(age).ok()
 }
 
+/// Returns the lifetime of the certificate in a bundle of authorities that is the last to expire,
+/// because a bundle contains old and new ones. `None` if there is no certificate.
+pub fn of_authority(pem: &[u8]) -> Option<Expiry> {
+    let (begins, ends) = validities(pem).max_by_key(|(_, ends)| *ends)?;
+    Some(Expiry {
+        what: AUTHORITY,
+        begins,
+        ends,
+    })
+}
+
 impl Expiry {
+    /// Returns the end.
+    pub const fn ends(&self) -> Timestamp {
+        self.ends
+    }
+
+    /// Returns true if it is time for a warning.
+    pub fn is_near(&self, now: Timestamp) -> bool {
+        self.priority(now) > Priority::None
+    }
+
     fn priority(&self, now: Timestamp) -> Priority {
         let [soon, very_soon] = self.thresholds();
         if now >= self.ends {

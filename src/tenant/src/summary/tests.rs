@@ -46,6 +46,7 @@ fn an_outcome(state: MachineDeploymentState, second: i64) -> Outcome {
         reason: Reason::CallFailed,
         message: Some("a message".to_owned()),
         at: at(second),
+        waits_since: None,
         trace_id: None,
         profile: None,
     }

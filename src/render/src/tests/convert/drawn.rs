@@ -13,7 +13,7 @@ const FIELDS: [&str; 20] = [
     "$.SystemReserved",
     "$.ClusterDNSIPs",
     "$.KubeletFeatureGates",
-    "$.KubeletFeatureGates.a",
+    "$.KubeletFeatureGates.WatchList",
     "$.NetworkConfig",
     "$.NetworkConfig.CIDR",
     "$.NetworkConfig.DNS.Servers",
