@@ -9,22 +9,18 @@ use std::{
 use osm::{
     api::{
         config::ConfigHalf,
-        names::DerivedNames,
+        names::{DerivedNames, KUBELET_CONFIGURATION},
         profile::{
             IgnitionVersion, OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec,
         },
     },
-    render::{
-        Rendered, UserData, default_profiles::default_profiles, input::RegistryCredential,
-        template::CompiledProfile,
-    },
-    tenant::{secret_text::SecretText, settings::TenantSettings},
+    render::{UserData, default_profiles::default_profiles, template::CompiledProfile},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
+    machine::Machine,
     readers::{KUBELETS, Reader, providers},
-    subject::Subject,
 };
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
@@ -57,30 +53,7 @@ pub const HOSTILE: &str = "it's \"$(touch /tmp/x)\" `id`; '; echo {{ Token }} %h
 pub struct Profile {
     pub name: String,
     pub spec: OperatingSystemProfileSpec,
-    compiled: CompiledProfile,
-}
-
-/// A machine deployment and its cluster: what differs from case to case.
-#[derive(Clone)]
-pub struct Machine {
-    pub deployment: String,
-    pub provider: String,
-    pub kubelet: &'static str,
-    pub network: Value,
-    pub keys: Vec<&'static str>,
-    pub operating_system_spec: BTreeMap<&'static str, Value>,
-    pub annotations: BTreeMap<String, String>,
-    pub settings: TenantSettings,
-    pub credentials: BTreeMap<String, RegistryCredential>,
-    pub access: Access,
-}
-
-/// How a machine reaches its cluster.
-#[derive(Clone)]
-pub struct Access {
-    pub server: String,
-    pub authority: String,
-    pub token: String,
+    pub compiled: CompiledProfile,
 }
 
 /// What makes a machine another one.
@@ -221,7 +194,7 @@ impl Profile {
     }
 
     pub fn render(&self, special: &str, machine: Machine) -> Case {
-        let rendered = machine.render(&self.compiled);
+        let rendered = machine.render(&self.compiled).expect("a profile renders");
         let config = &rendered.config;
         Case {
             name: format!("{}/{}/{special}", self.name, machine.provider),
@@ -322,6 +295,13 @@ fn annotate(machine: &mut Machine) {
     settings.initial_taints.push_str("dedicated=gpu:NoSchedule");
     let gate = "ContextualLogging".to_owned();
     settings.kubelet_feature_gates.insert(gate, false);
+    settings.kubelet.from_annotations = true;
+    let format = json!({"format": "json"});
+    settings.kubelet.fields = [("logging".to_owned(), format)].into_iter().collect();
+    let own = (KUBELET_CONFIGURATION, r#"{"shutdownGracePeriod": "30s"}"#);
+    machine
+        .annotations
+        .insert(own.0.to_owned(), own.1.to_owned());
 }
 
 fn make_hostile(machine: &mut Machine) {
@@ -337,64 +317,13 @@ fn make_hostile(machine: &mut Machine) {
         "extraPackages",
         "selinuxMode",
         "amazonLinuxRelease",
+        "nodeNetwork",
     ];
     settings.variables = URL_VARIABLES
         .into_iter()
         .chain(others)
         .map(|name| (name.to_owned(), HOSTILE.to_owned()))
         .collect();
-}
-
-impl Machine {
-    pub fn new(provider: &str) -> Self {
-        Self {
-            deployment: "workers".to_owned(),
-            provider: provider.to_owned(),
-            kubelet: "1.34.1",
-            network: json!({}),
-            keys: vec![SSH_KEY],
-            operating_system_spec: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            settings: TenantSettings::default(),
-            credentials: BTreeMap::new(),
-            access: Access {
-                server: "https://cluster.example.com:6443".to_owned(),
-                authority: certificate(),
-                token: format!("{TOKEN}.{}", "Abc4".repeat(230)),
-            },
-        }
-    }
-
-    fn render(&self, profile: &CompiledProfile) -> Rendered {
-        let spec = profile.spec();
-        let mut system = self.operating_system_spec.clone();
-        // Only Flatcar's machines can choose.
-        if spec.os_name == OperatingSystem::Flatcar {
-            system.insert("provisioningUtility", json!(spec.provisioning_utility));
-        }
-        let provider_spec = json!({
-            "cloudProvider": self.provider,
-            "cloudProviderSpec": {},
-            "operatingSystem": spec.os_name.as_str(),
-            "operatingSystemSpec": system,
-            "network": self.network,
-            "sshPublicKeys": self.keys,
-        });
-        let subject = Subject {
-            name: self.deployment.clone(),
-            annotations: self.annotations.clone(),
-            kubelet_version: self.kubelet.to_owned(),
-            provider_spec,
-            settings: self.settings.clone(),
-            api_server: self.access.server.clone(),
-            authority: self.access.authority.clone(),
-            fetch_token: SecretText::new(&self.access.token),
-            bootstrap_kubeconfig: SecretText::new("clusters: []"),
-            registry_credentials: self.credentials.clone(),
-            ..Subject::new()
-        };
-        subject.render(profile).expect("a profile renders")
-    }
 }
 
 impl Case {
@@ -441,7 +370,8 @@ impl Case {
             "{% include 'artefacts' %}".clone_into(&mut inline.data);
         }
         let lists = CompiledProfile::compile(&lists).expect("a default profile compiles");
-        let config = self.machine.render(&lists).config;
+        let rendered = self.machine.render(&lists).expect("the lists render");
+        let config = rendered.config;
         [&config.bootstrap_config, &config.provisioning_config].map(|half| {
             let list = half.files.first().expect("the list is a file");
             let inline = list.content.inline.as_ref().expect("it has content");
@@ -481,7 +411,7 @@ fn texts_of(half: &ConfigHalf) -> BTreeMap<String, String> {
 }
 
 /// A certificate authority's certificate by its size: nothing here verifies with it.
-fn certificate() -> String {
+pub fn certificate() -> String {
     let line = "MIIDBTCCAe2gAwIBAgIIQ1cW2l0vS1owDQYJKoZIhvcNAQELBQAwFTETMBEGA1UE\n";
     format!(
         "-----BEGIN CERTIFICATE-----\n{}-----END CERTIFICATE-----\n",

@@ -9,6 +9,7 @@ mod cloud_init;
 mod consumers;
 mod documents;
 mod flatcar;
+mod machine;
 mod programs;
 #[path = "../rendering/readers.rs"]
 mod readers;

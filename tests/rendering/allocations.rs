@@ -16,9 +16,9 @@ use osm::{
 
 use crate::subject::Subject;
 
-/// What a warm render of `osp-ubuntu` may take, both documents among it: a tenth more than the 871
+/// What a warm render of `osp-ubuntu` may take, both documents among it: a tenth more than the 968
 /// that it takes. A copy of the profile is a hundred more; a compile is nine thousand.
-const ALLOCATIONS_MAX: u64 = 960;
+const ALLOCATIONS_MAX: u64 = 1_065;
 /// In bytes, as above, of 276,000: the config in both forms and both documents are half of it.
 const BYTES_MAX: u64 = 305_000;
 

@@ -35,6 +35,8 @@ fn settings(authority: &str) -> Value {
         "nodeCredentials": "PerMachineDeployment",
         "initialTaints": "example.com/first=yes:NoSchedule",
         "kubeletFeatureGates": { "CPUManagerPolicyAlphaOptions": true },
+        "kubeletConfiguration": { "containerLogMaxWorkers": 2, "nodeStatusMaxImages": 33 },
+        "kubeletConfigurationFromAnnotations": true,
         "httpProxy": "http://proxy.example:3128",
         "noProxy": "10.0.2.2,10.96.0.0/16,10.244.0.0/16,.svc",
         "variables": {
@@ -52,6 +54,7 @@ fn annotations() -> Value {
     json!({ "metadata": { "annotations": {
         format!("{of_kubelet}/MaxPods"): "42",
         format!("{of_kubelet}/SystemReserved"): "cpu=200m,memory=100Mi",
+        "operatingsystemmanager.k8c.io/kubelet-configuration": json!({ "nodeStatusMaxImages": 44 }).to_string(),
     } } })
 }
 
@@ -131,6 +134,8 @@ async fn on_the_node(trial: &Trial) -> anyhow::Result<()> {
         ("/systemReserved/cpu", json!("200m")),
         ("/systemReserved/memory", json!("100Mi")),
         ("/featureGates/CPUManagerPolicyAlphaOptions", json!(true)),
+        ("/containerLogMaxWorkers", json!(2)),
+        ("/nodeStatusMaxImages", json!(44)),
         ("/clusterDNS/0", json!("10.96.0.10")),
     ] {
         let is = at(pointer).with_context(|| format!("the kubelet has no {pointer}"))?;

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use self::{
     credentials::{Credentials, NodeCredentials},
@@ -175,6 +175,15 @@ pub struct WorkerClusterSpec {
     /// override the tenant's own. Absent means that they are not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_feature_gates_from_annotations: Option<bool>,
+    /// Fields of the kubelet's `KubeletConfiguration`, which the kubelet reads after those of the
+    /// profile. Each must be one of the kubelet's minor, and not one that is set otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "limits::any_fields_schema")]
+    pub kubelet_configuration: Option<Map<String, Value>>,
+    /// If true, the annotation `operatingsystemmanager.k8c.io/kubelet-configuration` of a machine
+    /// deployment may set such fields, too, as a JSON object. They are read last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_configuration_from_annotations: Option<bool>,
     /// If true, devices belong to the user of the container's security context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_ownership_from_security_context: Option<bool>,

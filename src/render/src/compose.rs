@@ -10,6 +10,7 @@ use super::{
     encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
+    kubelet::drop_in,
     source::{files_of, half_of, inline_of},
 };
 use osm_api::{
@@ -21,8 +22,8 @@ use osm_api::{
 };
 use osm_tenant::secret_text::SecretText;
 
-/// The mode of a `hosts.toml`.
-const HOSTS_PERMISSIONS: i32 = 600;
+/// The mode of the files that are added: `hosts.toml`, and drop-ins of the kubelet's configuration.
+const ADDED_PERMISSIONS: i32 = 600;
 
 /// The form of a config.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,16 +72,18 @@ pub(super) fn compose(
     form: Form,
 ) -> Result<OperatingSystemConfigSpec, RenderError> {
     let profile = valid.input.profile.spec();
+    let bootstrap = compose_half(valid, (Half::Bootstrap, files.bootstrap), form)?;
     let mut provisioning = compose_half(valid, (Half::Provisioning, files.provisioning), form)?;
-    provisioning.files.extend(
-        containerd::hosts_files(valid.input.settings)?
-            .into_iter()
-            .map(|(path, data)| File {
-                path,
-                permissions: HOSTS_PERMISSIONS,
-                content: inline(None, data),
-            }),
-    );
+    if !valid.drop_ins.is_empty() && ![&bootstrap, &provisioning].into_iter().any(reads_drop_ins) {
+        return Err(RenderError::DropInsUnread);
+    }
+    let added = containerd::hosts_files(valid.input.settings)?.into_iter();
+    let added = added.chain(valid.drop_ins.clone());
+    provisioning.files.extend(added.map(|(path, data)| File {
+        path,
+        permissions: ADDED_PERMISSIONS,
+        content: inline(None, data),
+    }));
     Ok(OperatingSystemConfigSpec {
         os_name: profile.os_name.clone(),
         os_version: profile.os_version.clone(),
@@ -88,11 +91,22 @@ pub(super) fn compose(
             name: valid.cloud_provider.clone(),
             spec: cloud_provider_spec(valid, form),
         },
-        bootstrap_config: compose_half(valid, (Half::Bootstrap, files.bootstrap), form)?,
+        bootstrap_config: bootstrap,
         provisioning_config: provisioning,
         provisioning_utility: Some(provisioning_utility(valid)?),
         ignition_version: profile.ignition_version,
     })
+}
+
+/// Returns true if a file or a unit tells a kubelet where the drop-ins of its configuration are.
+fn reads_drop_ins(half: &ConfigHalf) -> bool {
+    let files = half
+        .files
+        .iter()
+        .filter_map(|it| it.content.inline.as_ref());
+    let units = half.units.iter().filter_map(|it| it.content.as_deref());
+    let mut texts = files.map(|it| it.data.as_str()).chain(units);
+    texts.any(|text| text.contains("--config-dir") && text.contains(drop_in::FOLDER))
 }
 
 fn cloud_provider_spec(valid: &ValidInput<'_>, form: Form) -> Option<Json> {

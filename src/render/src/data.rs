@@ -21,7 +21,7 @@ use super::{
     duration::GoDuration,
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
-    kubelet::{KubeletSettings, feature_gates, kubelet_version},
+    kubelet::{KubeletSettings, drop_in::drop_ins, feature_gates, kubelet_version},
     no_proxy::is_direct,
     template::BOOTSTRAP_KUBECONFIG,
 };
@@ -35,6 +35,7 @@ use osm_tenant::{certificates::separated, secret_text::SecretText, settings::Ten
 /// fetcher's.
 const FETCH_TOKEN: &str = "fetch_token";
 const SERVER_IS_DIRECT: &str = "server_is_direct";
+const KUBELET_DROP_INS: &str = "kubelet_drop_ins";
 
 /// Variables that exist for old profiles, and are always empty.
 const ALWAYS_EMPTY: [&str; 5] = [
@@ -52,6 +53,8 @@ pub(super) struct ValidInput<'a> {
     pub(super) cloud_provider: CloudProvider,
     kubelet: KubeletSettings,
     feature_gates: BTreeMap<String, bool>,
+    /// The drop-ins of the kubelet's configuration, by path.
+    pub(super) drop_ins: BTreeMap<String, String>,
     kube_version: String,
     /// The cloud provider's configuration file, if the machine deployment does not contain one.
     legacy_cloud_config: String,
@@ -75,6 +78,11 @@ impl<'a> ValidInput<'a> {
         let version = machine_deployment.kubelet_version;
         let feature_gates = feature_gates(machine_deployment.annotations, input.settings, version)?;
         let kube_version = kubelet_version(version)?;
+        let drop_ins = drop_ins(
+            machine_deployment.annotations,
+            input.settings,
+            &kube_version,
+        )?;
         let is_static = provider.network.as_ref().is_some_and(Network::is_static);
         if is_static && provider.operating_system != OperatingSystem::Flatcar.as_str() {
             return Err(RenderError::StaticNetwork {
@@ -95,6 +103,7 @@ impl<'a> ValidInput<'a> {
             legacy_cloud_config,
             kubelet,
             feature_gates,
+            drop_ins,
             kube_version,
             names: DerivedNames::new(machine_deployment.namespace, machine_deployment.name),
         })
@@ -193,6 +202,7 @@ impl<'a> ValidInput<'a> {
             None => Value::from(()),
         };
         data.extend([
+            (KUBELET_DROP_INS, Value::from(!self.drop_ins.is_empty())),
             (
                 "KubeletFeatureGates",
                 Value::from_pairs(gates.iter().map(|(name, is_on)| (name.as_str(), *is_on))),

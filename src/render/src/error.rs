@@ -242,6 +242,18 @@ pub enum RenderError {
         /// Why it does not.
         reason: String,
     },
+    /// A field of the kubelet's configuration cannot be set by the tenant, or not so.
+    #[error("settings, kubeletConfiguration, {reason}")]
+    KubeletConfiguration {
+        /// The field, and the reason.
+        reason: String,
+    },
+    /// The profile's kubelet would not read the drop-ins of its configuration.
+    #[error(
+        "profile: its kubelet does not read the fields of kubeletConfiguration; add \
+         --config-dir=/etc/kubernetes/kubelet.conf.d to its flags if the variable kubelet_drop_ins is true"
+    )]
+    DropInsUnread,
     /// The kubelet's version is invalid.
     #[error(
         "machine deployment, spec.template.spec.versions.kubelet: \
@@ -300,6 +312,7 @@ impl RenderError {
             Self::StaticNetwork { .. } => "static-network",
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
             Self::IgnitionVersionUnused => "ignition-version",
+            Self::KubeletConfiguration { .. } | Self::DropInsUnread => "kubelet-configuration",
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
             Self::FeatureGate { .. } | Self::TenantFeatureGate { .. } => "feature-gate",
             Self::KubeletVersion { .. } => "kubelet-version",

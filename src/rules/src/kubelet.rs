@@ -189,8 +189,8 @@ mod tests {
         let found: Vec<_> = found.collect();
         let named: Vec<_> = found.iter().filter_map(|it| it.split('`').nth(1)).collect();
         let fields = [
-            "authentication.x509.clientCAfile",
             "maxpods",
+            "authentication.x509.clientCAfile",
             "registerWithTaints[].name",
         ];
         assert_eq!(named, [&fields[..], &["NoSuchGate"]].concat());

@@ -6,6 +6,7 @@ mod in_use;
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use osm_api::worker_cluster::{
     MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
@@ -41,6 +42,9 @@ pub struct TenantSettings {
     pub kubelet_feature_gates: BTreeMap<String, bool>,
     /// True if annotations of a machine deployment override the feature gates.
     pub kubelet_feature_gates_from_annotations: bool,
+    /// Fields of the kubelet's configuration.
+    #[serde(flatten)]
+    pub kubelet: KubeletConfiguration,
     /// True if devices belong to the user of the container's security context.
     pub device_ownership_from_security_context: bool,
     /// Registries whose certificates are not verified.
@@ -118,6 +122,7 @@ impl Default for TenantSettings {
             initial_taints: String::new(),
             kubelet_feature_gates: BTreeMap::from([(ROTATE_SERVER_CERTIFICATE.to_owned(), true)]),
             kubelet_feature_gates_from_annotations: false,
+            kubelet: KubeletConfiguration::default(),
             device_ownership_from_security_context: false,
             insecure_registries: Vec::new(),
             registry_mirrors: BTreeMap::new(),
@@ -129,6 +134,36 @@ impl Default for TenantSettings {
             default_profile_names: None,
             profile_rollout: ProfileRollout::default(),
             machine_rollout: MachineRollout::default(),
+        }
+    }
+}
+
+/// Fields of the kubelet's configuration. What is not set is not serialized, so that objects from
+/// before these settings existed stay current.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeletConfiguration {
+    /// The fields, which the kubelet reads after those of the profile.
+    #[serde(
+        default,
+        rename = "kubelet_configuration",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub fields: Map<String, Value>,
+    /// True if an annotation of a machine deployment sets such fields, too.
+    #[serde(
+        default,
+        rename = "kubelet_configuration_from_annotations",
+        skip_serializing_if = "is_default"
+    )]
+    pub from_annotations: bool,
+}
+
+impl KubeletConfiguration {
+    fn with(self, spec: &WorkerClusterSpec) -> Self {
+        let from_annotations = spec.kubelet_configuration_from_annotations;
+        Self {
+            fields: spec.kubelet_configuration.clone().unwrap_or(self.fields),
+            from_annotations: from_annotations.unwrap_or(self.from_annotations),
         }
     }
 }
@@ -192,6 +227,7 @@ impl TenantSettings {
             kubelet_feature_gates_from_annotations: spec
                 .kubelet_feature_gates_from_annotations
                 .unwrap_or(defaults.kubelet_feature_gates_from_annotations),
+            kubelet: defaults.kubelet.with(spec),
             device_ownership_from_security_context: spec
                 .device_ownership_from_security_context
                 .unwrap_or(defaults.device_ownership_from_security_context),
@@ -233,12 +269,8 @@ impl TenantSettings {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks with a reference"
-)]
-fn is_default(stored_config: &StoredConfig) -> bool {
-    *stored_config == StoredConfig::default()
+fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
 }
 
 /// Returns the operator's text, or else the default. An empty text removes the default.

@@ -48,11 +48,15 @@ func check(decoder runtime.Decoder, path string) error {
 	if !ok {
 		return fmt.Errorf("a %T is no KubeletConfiguration", object)
 	}
+	size := map[string]string{}
+	if configuration.ContainerLogMaxSize != "" {
+		size[""] = configuration.ContainerLogMaxSize
+	}
 	return errors.Join(
 		quantities("kubeReserved", configuration.KubeReserved),
 		quantities("systemReserved", configuration.SystemReserved),
 		quantities("evictionHard", configuration.EvictionHard),
-		quantities("containerLogMaxSize", map[string]string{"": configuration.ContainerLogMaxSize}),
+		quantities("containerLogMaxSize", size),
 	)
 }
 

@@ -15,7 +15,7 @@ use osm::{
 };
 use serde_json::json;
 
-use crate::cases::Access;
+use crate::machine::Access;
 
 /// For the token controller, which needs a moment; generous for a busy computer.
 const PATIENCE: Duration = Duration::from_mins(1);

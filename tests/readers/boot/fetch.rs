@@ -12,8 +12,9 @@ use crate::{
         cluster::Cluster,
         machine::{BOOT, EARLY_BOOT, Machine, Release, Stopped},
     },
-    cases::{Access, Case, Profile, every_profile},
+    cases::{Case, Profile, every_profile},
     documents::files_of,
+    machine::Access,
     readers::Reader,
 };
 

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 
 use crate::{
-    cases::{Change, Machine, Profile, every_profile},
+    cases::{Change, Profile, every_profile},
+    machine::Machine,
     programs::{consumer, in_namespaces, run, text},
 };
 

@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
+use serde_json::{Value, json};
+
 use crate::{
-    cases::{Case, distinct, every_case},
+    cases::{Case, distinct, every_case, every_profile},
     programs::{command, consumer, run, text},
 };
 
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
+const DROP_INS: &str = "/etc/kubernetes/kubelet.conf.d/";
 
 /// A small configuration that the kubelet accepts.
 const SOUND: &str = "\
@@ -22,16 +25,107 @@ kubeReserved: {cpu: 200m}
 
 #[test]
 fn the_kubelet_reads_every_configuration_of_every_profile() {
-    let configurations = every_case().iter().map(|case| {
+    let configurations = every_case().iter().flat_map(|case| {
         let name = case.name.replace('/', "-");
-        (name, case.text(PATH).to_owned())
+        let drop_ins = case.texts_below(DROP_INS).into_iter();
+        let drop_ins = drop_ins.map(move |(path, text)| (path.replace('/', "-"), text));
+        drop_ins.chain([(name, case.text(PATH).to_owned())])
     });
     let configurations = distinct(configurations);
-    assert!(configurations.len() > 4, "the machines differ");
+    assert!(
+        configurations.len() > 6,
+        "the machines differ, and some have drop-ins"
+    );
     let output = check(&configurations);
     assert!(output.status.success(), "{}", text(&output));
     let accepted = String::from_utf8_lossy(&output.stdout).lines().count();
     assert_eq!(accepted, configurations.len(), "each was read");
+}
+
+/// A value for each type of a field, and some for none.
+fn values() -> Vec<Value> {
+    vec![
+        json!(7),
+        json!(-7),
+        json!(1_i64 << 40),
+        json!(2.5),
+        json!("text"),
+        json!("10s"),
+        json!("100Mi"),
+        json!(true),
+        json!(["a"]),
+        json!([1]),
+        json!({}),
+        json!({"a": "b"}),
+        json!({"a": true}),
+        json!({"format": "json"}),
+        json!({"flushFrequency": "5s"}),
+        json!({"swapBehavior": "LimitedSwap"}),
+        json!({"swapBehavior": 1}),
+        json!([{"numaNode": 0, "limits": {"memory": "1Gi"}}]),
+        json!([{"numaNode": "0", "limits": {"memory": "1Gi"}}]),
+        json!([{"priority": 1, "shutdownGracePeriodSeconds": 2}]),
+    ]
+}
+
+/// Drawn fields with drawn values: what the kubelet's own decoder takes, and nothing else, becomes
+/// a document.
+#[test]
+fn the_kubelet_reads_a_drop_in_exactly_if_we_write_it() {
+    let facts = include_str!("../../../src/render/src/kubelet/known/1.37.txt");
+    let fields = facts.lines().filter_map(|line| {
+        let (path, _) = line.strip_prefix("field ")?.split_once(' ')?;
+        (!path.contains(['.', '[', '{'])).then_some(path)
+    });
+    let fields: Vec<&str> = fields.collect();
+    let values = values();
+    let profile = every_profile().iter().find(|it| it.name == "osp-ubuntu");
+    let profile = profile.expect("it is a default profile");
+    let mut drawn = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        // A third of all pairs, and each value for some field of each type.
+        let some = values.iter().skip(index % 3).step_by(3);
+        for value in some {
+            let mut machine = profile.machine();
+            machine.kubelet = "1.37.0";
+            let set = [((*field).to_owned(), value.clone())];
+            machine.settings.kubelet.fields = set.into_iter().collect();
+            let ours = machine.render(&profile.compiled);
+            if ours
+                .as_ref()
+                .err()
+                .is_some_and(|why| why.contains("sets it"))
+            {
+                continue;
+            }
+            let mut whole = json!({
+                "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+            });
+            whole[*field] = value.clone();
+            drawn.push((
+                format!("{}-{field}", drawn.len()),
+                whole.to_string(),
+                ours.err(),
+            ));
+        }
+    }
+    let configurations: Vec<_> = drawn
+        .iter()
+        .map(|(name, text, _)| (name.clone(), text.clone()))
+        .collect();
+    let output = check(&configurations);
+    let accepted = String::from_utf8_lossy(&output.stdout);
+    let accepted: BTreeSet<&str> = accepted
+        .lines()
+        .filter_map(|line| line.strip_suffix(" ok")?.rsplit('/').next())
+        .collect();
+    let mut outcomes = [0; 2];
+    for (name, text, refused) in &drawn {
+        let is_read = accepted.contains(name.as_str());
+        assert_eq!(is_read, refused.is_none(), "{text}: {refused:?}");
+        outcomes[usize::from(is_read)] += 1;
+    }
+    assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The address that a node registers with, found out in networks of their own.
 
 use crate::{
-    cases::{Machine, every_profile},
+    cases::every_profile,
+    machine::Machine,
     programs::{in_namespaces, run, text},
     root::Root,
 };

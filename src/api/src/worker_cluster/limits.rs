@@ -20,6 +20,8 @@ pub const LINE_CHARACTERS_MAX: usize = 2_048;
 pub const LINES_CHARACTERS_MAX: usize = 262_144;
 /// The maximum number of registries.
 pub const REGISTRIES_MAX: usize = 64;
+/// The maximum number of fields of the kubelet's configuration: it has fewer.
+const KUBELET_FIELDS_MAX: usize = 256;
 /// The maximum number of mirrors of a registry, and the maximum length of each. The API server
 /// refuses a definition whose rules could take too long.
 const MIRRORS_MAX: usize = 16;
@@ -91,6 +93,16 @@ pub fn mirrors() -> Rule {
     );
     Rule::new(format!("self.all(it, self[it].all(url, {is_mirror}))"))
         .message(Message::Expression(wrong))
+}
+
+/// Returns the schema of an object of which only the kubelet of a machine knows the fields.
+pub fn any_fields_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "nullable": true,
+        "maxProperties": KUBELET_FIELDS_MAX,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
 }
 
 /// Returns the schema of mirrors by registry, with limits for what the rule costs.

@@ -187,6 +187,11 @@ enum Sign {
     TooLarge,
 }
 
+/// Returns true for the text of a quantity of at most 1Pi.
+pub(super) fn is_quantity(text: &str) -> bool {
+    matches!(quantity(text), Some(sign) if sign != Sign::TooLarge)
+}
+
 /// Returns the sign of a quantity; `None` if the text is not one. As in Go, the digits may be
 /// missing, which makes it zero.
 fn quantity(text: &str) -> Option<Sign> {

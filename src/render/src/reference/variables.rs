@@ -408,6 +408,12 @@ pub const VARIABLES: &[Variable] = &[
         "The token to fetch documents with: the machine deployment's own where it has one (`spec.nodeCredentials`), else `Token`.",
     ),
     plain(
+        "kubelet_drop_ins",
+        Kind::Truth,
+        "bool",
+        "Whether `/etc/kubernetes/kubelet.conf.d` has fields of the kubelet's configuration (`spec.kubeletConfiguration`), which the kubelet reads with `--config-dir`.",
+    ),
+    plain(
         "server_is_direct",
         Kind::Truth,
         "bool",

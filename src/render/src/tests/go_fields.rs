@@ -3,7 +3,7 @@
 //!
 //! `tests/oracle` creates the golden files. These tests do not need Go.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use minijinja::Value;
 
@@ -80,8 +80,8 @@ fn variables(world: &World, texts: &[(&'static str, &str)]) -> Variables {
     data.extend(texts.iter().map(|(name, text)| (*name, Value::from(*text))));
     if !world.settings.kubelet_feature_gates.is_empty() {
         // No kubelet has the gates that Go was asked about.
-        let gates = BTreeMap::from([("A", true), ("B", false), ("C", true)]);
-        data.insert("KubeletFeatureGates", gates.into_iter().collect::<Value>());
+        let gates = Value::from_pairs([("A", true), ("B", false), ("C", true)]);
+        data.insert("KubeletFeatureGates", gates);
     }
     go_template::variables(&data)
 }

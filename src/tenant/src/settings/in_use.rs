@@ -18,7 +18,7 @@ pub struct Input {
 }
 
 /// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
-const SETTINGS: [(&str, &str); 15] = [
+const SETTINGS: [(&str, &str); 17] = [
     ("clusterDNS", "cluster_dns"),
     ("externalCloudProvider", "external_cloud_provider"),
     ("httpProxy", "http_proxy"),
@@ -31,6 +31,11 @@ const SETTINGS: [(&str, &str); 15] = [
     (
         "kubeletFeatureGatesFromAnnotations",
         "kubelet_feature_gates_from_annotations",
+    ),
+    ("kubeletConfiguration", "kubelet_configuration"),
+    (
+        "kubeletConfigurationFromAnnotations",
+        "kubelet_configuration_from_annotations",
     ),
     (
         "deviceOwnershipFromSecurityContext",
@@ -66,11 +71,13 @@ impl TenantSettings {
     }
 }
 
-/// Returns a value without secrets: only the names of variables and the size of certificates, and
-/// no passwords of proxies.
+/// Returns a value without secrets: only the names of variables and fields, the size of
+/// certificates, and no passwords of proxies.
 fn shown(name: &str, value: &Value) -> Value {
     match (name, value) {
-        ("variables", Value::Object(variables)) => json!(variables.keys().collect::<Vec<_>>()),
+        ("variables" | "kubeletConfiguration", Value::Object(entries)) => {
+            json!(entries.keys().collect::<Vec<_>>())
+        }
         ("hostCABundle" | "kubernetesCABundle", Value::String(pem)) if !pem.is_empty() => {
             json!(format!("{} bytes", pem.len()))
         }
@@ -108,7 +115,7 @@ fn without_user(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::KubeletConfiguration, *};
 
     #[test]
     fn what_may_be_secret_is_not_shown() {
@@ -128,7 +135,15 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_tenant_has_its_name_in_the_spec() {
-        let settings = serde_json::to_value(TenantSettings::default()).unwrap();
+        let settings = TenantSettings {
+            // Without a value, these are not there.
+            kubelet: KubeletConfiguration {
+                fields: [("a".to_owned(), json!(1))].into_iter().collect(),
+                from_annotations: true,
+            },
+            ..TenantSettings::default()
+        };
+        let settings = serde_json::to_value(settings).unwrap();
         let known: Vec<&str> = SETTINGS.iter().map(|(_, key)| *key).collect();
         for key in settings.as_object().unwrap().keys() {
             // A WorkerCluster cannot set the order.

@@ -1,0 +1,91 @@
+//! A machine deployment and its cluster, as far as documents depend on them.
+
+use std::collections::BTreeMap;
+
+use osm::{
+    api::profile::OperatingSystem,
+    render::{Rendered, input::RegistryCredential, template::CompiledProfile},
+    tenant::{secret_text::SecretText, settings::TenantSettings},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cases::{SSH_KEY, TOKEN, certificate},
+    subject::Subject,
+};
+
+/// A machine deployment and its cluster: what differs from case to case.
+#[derive(Clone)]
+pub struct Machine {
+    pub deployment: String,
+    pub provider: String,
+    pub kubelet: &'static str,
+    pub network: Value,
+    pub keys: Vec<&'static str>,
+    pub operating_system_spec: BTreeMap<&'static str, Value>,
+    pub annotations: BTreeMap<String, String>,
+    pub settings: TenantSettings,
+    pub credentials: BTreeMap<String, RegistryCredential>,
+    pub access: Access,
+}
+
+/// How a machine reaches its cluster.
+#[derive(Clone)]
+pub struct Access {
+    pub server: String,
+    pub authority: String,
+    pub token: String,
+}
+
+impl Machine {
+    pub fn new(provider: &str) -> Self {
+        Self {
+            deployment: "workers".to_owned(),
+            provider: provider.to_owned(),
+            kubelet: "1.34.1",
+            network: json!({}),
+            keys: vec![SSH_KEY],
+            operating_system_spec: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            settings: TenantSettings::default(),
+            credentials: BTreeMap::new(),
+            access: Access {
+                server: "https://cluster.example.com:6443".to_owned(),
+                authority: certificate(),
+                token: format!("{TOKEN}.{}", "Abc4".repeat(230)),
+            },
+        }
+    }
+
+    /// What the machine gets, or why it gets nothing.
+    pub fn render(&self, profile: &CompiledProfile) -> Result<Rendered, String> {
+        let spec = profile.spec();
+        let mut system = self.operating_system_spec.clone();
+        // Only Flatcar's machines can choose.
+        if spec.os_name == OperatingSystem::Flatcar {
+            system.insert("provisioningUtility", json!(spec.provisioning_utility));
+        }
+        let provider_spec = json!({
+            "cloudProvider": self.provider,
+            "cloudProviderSpec": {},
+            "operatingSystem": spec.os_name.as_str(),
+            "operatingSystemSpec": system,
+            "network": self.network,
+            "sshPublicKeys": self.keys,
+        });
+        let subject = Subject {
+            name: self.deployment.clone(),
+            annotations: self.annotations.clone(),
+            kubelet_version: self.kubelet.to_owned(),
+            provider_spec,
+            settings: self.settings.clone(),
+            api_server: self.access.server.clone(),
+            authority: self.access.authority.clone(),
+            fetch_token: SecretText::new(&self.access.token),
+            bootstrap_kubeconfig: SecretText::new("clusters: []"),
+            registry_credentials: self.credentials.clone(),
+            ..Subject::new()
+        };
+        subject.render(profile).map_err(|error| error.to_string())
+    }
+}
