@@ -146,6 +146,7 @@ scenarios! {
     rotation::a_comment_beside_a_certificate_authority_writes_nothing,
     repair::a_role_that_machines_cannot_fetch_with_is_corrected,
     repair::whether_machines_can_join_is_checked_as_a_machine_would,
+    repair::whether_machines_can_join_needs_rights_and_an_authority,
     repair::a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it,
     removal::a_removed_machine_deployment_takes_everything_along,
     removal::what_was_made_for_one_that_vanished_unwatched_is_removed,

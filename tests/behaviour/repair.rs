@@ -1,5 +1,6 @@
 //! What others delete or change comes back.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{Api, PostParams};
@@ -120,22 +121,96 @@ pub async fn whether_machines_can_join_is_checked_as_a_machine_would(world: &'st
     tenant.configure(through(&tenant.worker)).await;
     tenant.says("MachinesCanJoin", "True", "CanJoin").await;
 
-    // Kubelets may not request certificates.
-    let bindings: Api<ClusterRoleBinding> = Api::all(tenant.admin.clone());
-    let name = "machine-controller-kubelet-bootstrap";
-    let binding = get(&bindings, name).await;
-    delete(&bindings, name).await;
-    let said = tenant.says("Ready", "False", "JoinForbidden").await;
-    let why = message(&said, "MachinesCanJoin");
-    assert!(why.contains("system:node-bootstrapper"), "{why}");
-    let again = ClusterRoleBinding {
-        metadata: fixtures::named(name),
-        ..binding
-    };
-    create(&bindings, &again).await;
+    manager.stop().await;
+}
+
+pub async fn whether_machines_can_join_needs_rights_and_an_authority(world: &'static World) {
+    let stage = Stage::open(world, "rights");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, INTERVAL).await;
+    let url = tenant.worker.url();
+    tenant.configure(json!({ "apiServerOverride": url })).await;
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
     tenant.says("MachinesCanJoin", "True", "CanJoin").await;
+    // Kubelets may not request certificates, or nobody approves these.
+    let bindings: Api<ClusterRoleBinding> = Api::all(tenant.admin.clone());
+    for (name, reason, told) in [
+        (
+            "machine-controller-kubelet-bootstrap",
+            "JoinForbidden",
+            "system:node-bootstrapper",
+        ),
+        (
+            "machine-controller-node-signer",
+            "ApprovalForbidden",
+            "certificatesigningrequests:nodeclient",
+        ),
+    ] {
+        let binding = get(&bindings, name).await;
+        delete(&bindings, name).await;
+        let said = tenant.says("Ready", "False", reason).await;
+        let why = message(&said, "MachinesCanJoin");
+        assert!(why.contains(told), "{why}");
+        let again = ClusterRoleBinding {
+            metadata: fixtures::named(name),
+            ..binding
+        };
+        create(&bindings, &again).await;
+        tenant.says("MachinesCanJoin", "True", "CanJoin").await;
+        tenant.says("Ready", "True", "Ready").await;
+    }
+    if tenant.worker.real().is_some() {
+        a_policy_refuses_machines(&tenant).await;
+    }
+    let authority = an_expired_authority();
+    tenant
+        .configure(json!({ "apiServerOverride": url, "kubernetesCABundle": authority }))
+        .await;
+    tenant.says("Ready", "False", "AuthorityExpired").await;
+    tenant.configure(json!({ "apiServerOverride": url })).await;
     tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
+}
+
+/// A policy of the cluster is asked, although nothing is requested in earnest.
+async fn a_policy_refuses_machines(tenant: &Tenant) {
+    let policy = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-machines}
+spec:
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [certificates.k8s.io]
+      apiVersions: [v1]
+      operations: [CREATE]
+      resources: [certificatesigningrequests]
+  validations:
+  - expression: \"!request.userInfo.username.startsWith('system:bootstrap:')\"
+    message: no machines today
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-machines}
+spec: {policyName: no-machines, validationActions: [Deny]}
+";
+    tenant.worker.apply(policy).await;
+    let said = tenant.says("Ready", "False", "JoinForbidden").await;
+    let why = message(&said, "MachinesCanJoin");
+    assert!(why.contains("no machines today"), "{why}");
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(tenant.admin.clone());
+    delete(&bindings, "no-machines").await;
+    tenant.says("Ready", "True", "Ready").await;
+}
+
+fn an_expired_authority() -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2026, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("a key can be made");
+    let authority = params.self_signed(&key);
+    authority.expect("a certificate can be made").pem()
 }
 
 async fn lets_read(roles: &Api<Role>) {

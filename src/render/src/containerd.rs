@@ -205,6 +205,12 @@ impl Hosts<'_> {
         let mut out = String::new();
         if let Some(server) = self.server() {
             push_text(&mut out, "server", server);
+            // What follows is of the mirrors. The registry itself is one of them if it has no
+            // others.
+            let has_others = !urls.is_empty() && self.order == MirrorOrder::AsListed;
+            if self.is_insecure && has_others {
+                out.push_str("skip_verify = true\n");
+            }
             out.push('\n');
         }
         for mirror in &mirrors {

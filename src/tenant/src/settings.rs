@@ -2,6 +2,7 @@
 //! overridden by a WorkerCluster's spec. They are validated once, and passed by value.
 
 mod in_use;
+mod taints;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -187,6 +188,9 @@ pub enum SettingsError {
     /// `spec.apiServerOverride` is not an https URL.
     #[error("spec.apiServerOverride: `{0}` must be a URL that starts with https://")]
     ApiServerOverride(String),
+    /// No kubelet takes `spec.initialTaints`.
+    #[error("spec.initialTaints: {0}")]
+    InitialTaints(String),
 }
 
 impl TenantSettings {
@@ -216,10 +220,7 @@ impl TenantSettings {
                 defaults.kubernetes_ca_bundle,
             ),
             pause_image: spec.pause_image.clone().unwrap_or(defaults.pause_image),
-            initial_taints: spec
-                .initial_taints
-                .clone()
-                .unwrap_or(defaults.initial_taints),
+            initial_taints: checked_taints(spec)?.unwrap_or(defaults.initial_taints),
             kubelet_feature_gates: match &spec.kubelet_feature_gates {
                 Some(gates) => with_server_certificates(gates),
                 None => defaults.kubelet_feature_gates,
@@ -271,6 +272,14 @@ impl TenantSettings {
 
 fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
     *setting == T::default()
+}
+
+fn checked_taints(spec: &WorkerClusterSpec) -> Result<Option<String>, SettingsError> {
+    let Some(given) = &spec.initial_taints else {
+        return Ok(None);
+    };
+    taints::check(given).map_err(SettingsError::InitialTaints)?;
+    Ok(Some(given.clone()))
 }
 
 /// Returns the operator's text, or else the default. An empty text removes the default.

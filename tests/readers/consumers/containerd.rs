@@ -176,6 +176,23 @@ const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "insecure registry with a mirror",
+        change: |machine| {
+            let insecure = &mut machine.settings.insecure_registries;
+            insecure.push("own.test:5000".to_owned());
+            let mirror = vec!["https://mirror.test".to_owned()];
+            let mirrors = &mut machine.settings.registry_mirrors;
+            mirrors.insert("own.test:5000".to_owned(), mirror);
+        },
+        image: "own.test:5000/x:1",
+        requests: &[
+            "https://mirror.test/v2/x/manifests/1?ns=own.test%3A5000",
+            "https://own.test:5000/v2/x/manifests/1",
+        ],
+        told: &["None"],
+        ..PLAIN
+    },
+    Case {
         name: "credentials",
         change: |machine| {
             let insecure = &mut machine.settings.insecure_registries;
