@@ -131,6 +131,11 @@ impl Pages {
         self.version.as_deref()
     }
 
+    /// Returns true if the last page has been read.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Returns the objects of the next page, or `None` after the last page.
     ///
     /// # Errors

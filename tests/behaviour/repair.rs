@@ -125,7 +125,7 @@ pub async fn whether_machines_can_join_is_checked_as_a_machine_would(world: &'st
 }
 
 pub async fn whether_machines_can_join_needs_rights_and_an_authority(world: &'static World) {
-    let stage = Stage::open(world, "rights");
+    let stage = Stage::open(world, "approval");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, INTERVAL).await;
     let url = tenant.worker.url();

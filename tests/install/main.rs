@@ -138,8 +138,7 @@ async fn start_installed(
     more: &[&str],
 ) -> Child {
     let deployment = deployment(cluster, namespace, name).await;
-    let pod = deployment.spec.and_then(|it| it.template.spec);
-    let pod = pod.expect("it describes a pod");
+    let pod = deployment.spec.template.spec.expect("it describes a pod");
     let account = pod.service_account_name.expect("it has an identity");
     let kubeconfig = cluster
         .kubeconfig_for_service_account(namespace, &account)

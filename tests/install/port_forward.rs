@@ -115,8 +115,7 @@ async fn first_line(command: &mut Command) -> (Child, String) {
 /// What a scheduler and a kubelet write: a pod of the Deployment runs on a node, whose kubelet
 /// listens on this port.
 async fn run_as_a_pod(cluster: &ControlPlane, port: u16) {
-    let spec = deployment(cluster, MANAGER, MANAGER).await.spec;
-    let template = spec.map(|it| it.template).expect("it has a template");
+    let template = deployment(cluster, MANAGER, MANAGER).await.spec.template;
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": template.metadata, "spec": template.spec,

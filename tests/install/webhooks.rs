@@ -18,8 +18,7 @@ pub(super) async fn start_webhooks_of(
     let get = ["get", "deployment", name, "-n", namespace, "-o", "json"];
     let printed = kubectl(cluster, &get).await;
     let deployment: Deployment = serde_json::from_str(&printed).expect("kubectl prints JSON");
-    let pod = deployment.spec.and_then(|it| it.template.spec);
-    let pod = pod.expect("it describes a pod");
+    let pod = deployment.spec.template.spec.expect("it describes a pod");
     let account = pod.service_account_name.expect("it has an identity");
     let kubeconfig = cluster.kubeconfig_for_service_account(namespace, &account);
     let path = cluster

@@ -76,8 +76,7 @@ fn precondition(sent: &Sent) -> Held {
 /// Nothing is written later than one request timeout before the end of the replica's Lease.
 fn fence(sent: &Sent, lasts: Duration) -> Held {
     let is_held = sent.leased.is_some_and(|leased| sent.at <= leased + lasts);
-    let is_review = sent.path.ends_with("reviews");
-    if sent.method == Method::GET || is_review || is_held {
+    if sent.method == Method::GET || sent.stores_nothing || is_held {
         return Ok(());
     }
     let since = sent.leased.map(|leased| sent.at.duration_since(leased));

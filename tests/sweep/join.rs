@@ -126,14 +126,17 @@ async fn somebody_must_approve_what_kubelets_request() {
             "metadata": {"name": name},
             "spec": {
                 "request": "", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-                "username": "system:bootstrap:abcdef",
+                "groups": ["system:bootstrappers:machine-controller:default-node-token"],
             },
             "status": {"conditions": conditions},
         });
         put(berlin, request);
     };
-    let approved = json!([{"type": "Approved", "status": "True"}]);
-    requested("of-another-approver", approved);
+    let answer = |kind: &str| json!([{"type": kind, "status": "True"}]);
+    requested("of-a-stranger", answer("Denied"));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
+    requested("of-another-approver", answer("Approved"));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["True", "CanJoin"]);
     requested("of-nobody", json!([]));

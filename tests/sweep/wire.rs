@@ -67,6 +67,8 @@ pub struct Sent {
     pub path: String,
     /// Whether it is a watch.
     pub is_watch: bool,
+    /// Whether it is a review or a dry run.
+    pub stores_nothing: bool,
     /// Its body; nothing where it has none.
     pub body: Value,
     /// When the last write of the process' own Lease was sent that has succeeded; nothing without
@@ -139,14 +141,14 @@ impl Life {
         sent.clone()
     }
 
-    /// What was sent to change something, Events and status excepted. A review stores nothing.
+    /// What was sent to change something, Events and status excepted.
     pub fn writes(&self) -> Vec<Sent> {
         let mut sent = self.sent();
         sent.retain(|sent| {
             sent.method != Method::GET
                 && !sent.path.contains("/events")
                 && !sent.path.ends_with("/status")
-                && !sent.path.ends_with("reviews")
+                && !sent.stores_nothing
         });
         sent
     }
@@ -323,15 +325,14 @@ impl Wire {
     async fn note(&self, request: Request<Body>) -> Result<Noted, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect_bytes().await?;
+        let asks = |what: &str| head.uri.query().is_some_and(|query| query.contains(what));
         let sent = Sent {
             at: Instant::now(),
             to: self.name.clone(),
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
-            is_watch: head
-                .uri
-                .query()
-                .is_some_and(|query| query.contains("watch=true")),
+            is_watch: asks("watch=true"),
+            stores_nothing: head.uri.path().ends_with("reviews") || asks("dryRun=All"),
             body: serde_json::from_slice(&body).unwrap_or_default(),
             leased: *self.life.leased(),
         };

@@ -70,9 +70,6 @@ pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";
 /// cluster.
 pub const PINNED: &str = "operatingsystemmanager.k8c.io/pinned";
 
-/// Annotation of a machine deployment: when machine-controller stops to wait for the eviction of
-/// pods from a machine that it deletes. It does not concern documents.
-pub const SKIP_EVICTION_AFTER: &str = "machine-controller.kubermatic.io/skip-eviction-after";
 /// Annotation of a machine deployment: fields of its kubelets' configuration, as a JSON object.
 pub const KUBELET_CONFIGURATION: &str = "operatingsystemmanager.k8c.io/kubelet-configuration";
 

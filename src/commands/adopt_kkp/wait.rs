@@ -93,9 +93,7 @@ impl Seed {
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace_of(id));
         let found = api.get_opt(DEPLOYMENT).await;
         let found = found.with_context(|| format!("cannot read the Deployment of {id}"))?;
-        let replicas = found
-            .and_then(|it| it.spec)
-            .map_or(0, |it| it.replicas.unwrap_or(1));
+        let replicas = found.map_or(0, |it| it.spec.replicas.unwrap_or(1));
         if replicas == 0 {
             let why = "KKP has not scaled its manager up yet".to_owned();
             return Ok(Progress::Waiting(why));

@@ -1,16 +1,17 @@
 //! What a kubelet does with its bootstrap token: it requests a certificate, waits for it, and
 //! somebody approves the request.
 
-use std::time::Duration;
-
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     ByteString,
     api::{
         authorization::v1::{
             ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
         },
-        certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec},
+        certificates::v1::{
+            CertificateSigningRequest, CertificateSigningRequestCondition,
+            CertificateSigningRequestSpec,
+        },
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -24,15 +25,14 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use super::{Outcome, of_error};
 use crate::api::reason::Reason;
 use crate::client::pages::Pages;
+use crate::plan::bootstrap::AUTH_GROUPS;
 use crate::telemetry::chain::chain;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// What every bootstrap token's user is called, before the token's id.
-const BOOTSTRAP_USER: &str = "system:bootstrap:";
 /// No node has this name: machine-controller names nodes after machines.
 const NODE: &str = "osm-join-check";
 /// An approver acts within a second. A request that waits for longer has none.
-const APPROVED_WITHIN: Duration = Duration::from_mins(5);
+const APPROVED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 /// How many requests are looked at. The API server deletes them after an hour, or a day.
 const REQUESTS: u32 = 100;
 
@@ -52,18 +52,19 @@ async fn tries(client: Client, now: Timestamp) -> Result<(), Outcome> {
         let what = "a kubelet cannot read its request for a certificate";
         of_error(&error, (Reason::JoinForbidden, what))
     })?;
-    let (waiting, answered): (Vec<_>, Vec<_>) = recent.iter().partition(|it| is_waiting(it));
-    if answered.is_empty() && !may(&client, ("create", "nodeclient")).await? {
+    let newest = recent.iter().filter(|it| is_approved(it));
+    let newest = newest.filter_map(created).max();
+    if newest.is_none() && !may(&client, ("create", "nodeclient")).await? {
         let why = "nobody approves the certificates of machines: bind ClusterRole \
                    system:certificates.k8s.io:certificatesigningrequests:nodeclient to the group \
                    of their bootstrap tokens";
         return Err(Outcome::Cannot(Reason::ApprovalForbidden, why.to_owned()));
     }
-    let newest = answered.iter().filter_map(|it| created(it)).max();
-    let stuck = waiting.iter().filter_map(|it| Some((created(it)?, it)));
+    let waiting = recent.iter().filter(|it| conditions(it).is_empty());
+    let stuck = waiting.filter_map(|it| Some((created(it)?, it)));
     let stuck = stuck.filter(|(created, _)| {
         newest.is_none_or(|newest| newest < *created)
-            && now.duration_since(*created).unsigned_abs() > APPROVED_WITHIN
+            && now.duration_since(*created) > APPROVED_WITHIN
     });
     if let Some((created, request)) = stuck.min_by_key(|(created, _)| *created) {
         let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -79,23 +80,33 @@ async fn tries(client: Client, now: Timestamp) -> Result<(), Outcome> {
     }
 }
 
-/// Returns requests that were made with bootstrap tokens.
+/// Returns requests that were made with machines' bootstrap tokens, or none if there are too many
+/// to read all.
 async fn recent(client: Client) -> Result<Vec<CertificateSigningRequest>, kube::Error> {
     let requests: Api<DeserializeGuard<CertificateSigningRequest>> = Api::all(client);
     let of_kubelets = ListParams::default().fields(&format!("spec.signerName={SIGNER}"));
-    let page = Pages::of(of_kubelets, REQUESTS).next(&requests).await?;
+    let mut pages = Pages::of(of_kubelets, REQUESTS);
+    let page = pages.next(&requests).await?;
     let mut found = page.map_or_else(Vec::new, |page| page.objects);
+    if !pages.is_complete() {
+        return Ok(Vec::new());
+    }
     found.retain(|it| {
-        let user = it.spec.username.as_deref().unwrap_or_default();
-        user.starts_with(BOOTSTRAP_USER)
+        let mut groups = it.spec.groups.iter().flatten();
+        groups.any(|group| group == AUTH_GROUPS)
     });
     Ok(found)
 }
 
-fn is_waiting(request: &CertificateSigningRequest) -> bool {
+fn conditions(request: &CertificateSigningRequest) -> &[CertificateSigningRequestCondition] {
     let status = request.status.as_ref();
-    let conditions = status.and_then(|it| it.conditions.as_ref());
-    conditions.is_none_or(Vec::is_empty)
+    let conditions = status.and_then(|it| it.conditions.as_deref());
+    conditions.unwrap_or_default()
+}
+
+fn is_approved(request: &CertificateSigningRequest) -> bool {
+    let mut conditions = conditions(request).iter();
+    conditions.any(|it| it.type_ == "Approved")
 }
 
 fn created(request: &CertificateSigningRequest) -> Option<Timestamp> {
@@ -117,7 +128,8 @@ async fn request(requests: &Api<CertificateSigningRequest>) -> Result<Option<Str
         return Ok(None);
     };
     let kube::Error::Api(status) = &error else {
-        return Err(of_error(&error, (Reason::JoinForbidden, "")));
+        let what = "a machine cannot request its certificate";
+        return Err(of_error(&error, (Reason::JoinForbidden, what)));
     };
     match status.code {
         401 => {

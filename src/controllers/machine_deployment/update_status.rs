@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
 use super::{Served, ServedKind, error::Error};
@@ -80,7 +79,10 @@ pub async fn update_status(
         message.insert_str(0, &format!("OperatingSystemProfile {}: ", profile.name));
     }
     if let Err(Error::Waiting { .. } | Error::Conflict { .. }) = result {
-        outcome.waits_since = waited_before(context, &name, &outcome).or(Some(outcome.at));
+        outcome.waits_since = Some(outcome.at);
+        if has_failed_before(context, &name, &outcome) {
+            outcome.waits_since = outcome.at.checked_sub(WAITS_AT_MOST).ok();
+        }
         let before = tenant_status.read(|report| report.outcomes.get(&name).cloned());
         outcome = outcome.following(before.as_ref());
     }
@@ -114,11 +116,10 @@ pub async fn update_status(
         Err(Error::HeldBack) => {
             tracing::debug!(machine_deployment = %name, "held back");
             // The previous failure says more, and must not be news when it recurs.
-            let has_failed = tenant_status.read(|report| {
-                let before = report.outcomes.get(&name);
-                before.is_some_and(|it| it.state == MachineDeploymentState::Failing)
-            });
-            if !has_failed {
+            let before = tenant_status.read(|report| report.outcomes.get(&name).cloned());
+            let has_failed = |it: &Outcome| it.state == MachineDeploymentState::Failing;
+            if !before.as_ref().is_some_and(has_failed) {
+                outcome.waits_since = before.and_then(|it| it.waits_since);
                 tenant_status.outcome(&name, outcome);
             }
         }
@@ -178,17 +179,16 @@ fn is_in_status(context: &Context, name: &str, outcome: &Outcome) -> bool {
     entries.any(|it| it.name == name && it.reason == outcome.reason)
 }
 
-/// Returns since when the status says that a machine deployment waits for the same, as it did
-/// before this process started.
-fn waited_before(context: &Context, name: &str, outcome: &Outcome) -> Option<Timestamp> {
+/// Returns true if the status says that a machine deployment had waited for too long before this
+/// process started.
+fn has_failed_before(context: &Context, name: &str, outcome: &Outcome) -> bool {
     let own = context.engagement.worker_cluster.borrow();
-    let mut entries = own.as_ref()?.status.as_ref()?.machine_deployments.iter();
-    let entry = entries.find(|it| it.name == name && it.reason == outcome.reason)?;
-    match entry.state {
-        MachineDeploymentState::Waiting => Some(entry.since.0),
-        MachineDeploymentState::Failing => entry.since.0.checked_sub(WAITS_AT_MOST).ok(),
-        _ => None,
-    }
+    let status = own.as_ref().and_then(|own| own.status.as_ref());
+    let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
+    entries.any(|it| {
+        let is_failing = it.state == MachineDeploymentState::Failing;
+        is_failing && it.name == name && it.reason == outcome.reason
+    })
 }
 
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {

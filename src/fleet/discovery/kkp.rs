@@ -86,7 +86,7 @@ impl Manager {
         match self {
             Self::None | Self::Undecodable => None,
             // Kubernetes' default.
-            Self::Deployed(it) => Some(it.spec.as_ref()?.replicas.unwrap_or(1)),
+            Self::Deployed(it) => Some(it.spec.replicas.unwrap_or(1)),
         }
     }
 

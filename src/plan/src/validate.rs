@@ -18,9 +18,7 @@ use super::{
 };
 use osm_api::{
     machine_deployment::MachineDeployment,
-    names::{
-        DerivedNames, LABEL_VALUE_BYTES_MAX, MADE_FOR_ANNOTATIONS, REVISION, SKIP_EVICTION_AFTER,
-    },
+    names::{DerivedNames, LABEL_VALUE_BYTES_MAX, REVISION},
     profile::CloudProvider,
 };
 use osm_render::{
@@ -194,10 +192,7 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, NotServed>
     let mut deployment = Deployment {
         machine_deployment: Arc::clone(machine_deployment),
         names,
-        provenance: Provenance {
-            annotations_hash: annotations_hash(machine_deployment, &found.observed),
-            ..Provenance::default()
-        },
+        provenance: Provenance::default(),
         provider,
         profile: Arc::clone(compiled),
         settings,
@@ -243,24 +238,6 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
     }
 }
 
-/// Returns the hash of the annotations by which documents are recognized. What only concerns
-/// machines that exist is no part of it, except in a hash that another program has left.
-fn annotations_hash(machine_deployment: &MachineDeployment, observed: &Observed) -> String {
-    let whole = annotation_hash(machine_deployment.metadata.annotations.as_ref());
-    let Observed {
-        config, bootstrap, ..
-    } = observed;
-    let seen = config.as_ref().or(bootstrap.as_ref());
-    if seen.and_then(|seen| seen.annotation(MADE_FOR_ANNOTATIONS)) == Some(&whole) {
-        return whole;
-    }
-    let mut of_documents = machine_deployment.metadata.annotations.clone();
-    if let Some(annotations) = &mut of_documents {
-        annotations.remove(SKIP_EVICTION_AFTER);
-    }
-    annotation_hash(of_documents.as_ref())
-}
-
 /// Returns the provenance annotations of everything that is created. Certificates are inputs by
 /// their meaning, so that a comment beside one makes nothing outdated. The provider spec and the
 /// kubelet's version are not inputs themselves: when they change, machine-controller raises the
@@ -272,7 +249,7 @@ fn provenance(deployment: &Deployment, template: Option<Digest>) -> Provenance {
         .get(REVISION)
         .cloned()
         .unwrap_or_default();
-    let annotations_hash = deployment.provenance.annotations_hash.clone();
+    let annotations_hash = annotation_hash(machine_deployment.metadata.annotations.as_ref());
     let settings = deployment.settings.by_meaning();
     let settings = serde_json::to_vec(&*settings).expect("settings are plain values");
     let kubernetes_ca = certificates::meaning(&deployment.kubernetes_ca);

@@ -104,7 +104,10 @@ fn reads_drop_ins(half: &ConfigHalf) -> bool {
         .files
         .iter()
         .filter_map(|it| it.content.inline.as_ref());
-    let units = half.units.iter().filter_map(|it| it.content.as_deref());
+    let units = half.units.iter().flat_map(|unit| {
+        let drop_ins = unit.drop_ins.iter().map(|it| it.content.as_str());
+        unit.content.as_deref().into_iter().chain(drop_ins)
+    });
     let mut texts = files.map(|it| it.data.as_str()).chain(units);
     texts.any(|text| text.contains("--config-dir") && text.contains(drop_in::FOLDER))
 }

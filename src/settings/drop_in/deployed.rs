@@ -68,8 +68,7 @@ pub fn spec_of(deployment: &Deployment, secret: &str) -> Result<WorkerClusterSpe
 }
 
 fn settings_of(deployment: &Deployment) -> Result<DropInSettings, NotUsable> {
-    let pod = deployment.spec.as_ref();
-    let pod = pod.and_then(|spec| spec.template.spec.as_ref());
+    let pod = deployment.spec.template.spec.as_ref();
     for container in pod.into_iter().flat_map(|pod| &pod.containers) {
         if let Some(words) = words_of(container)? {
             return settings(&words);

@@ -50,7 +50,7 @@ async fn helm_takes_over_what_kustomize_has_installed_and_a_tenant_is_served_as_
     let again = [&upgrade[..], &["--set", "replicas=4"]].concat();
     helm(&management, &again).await.expect("it is Helm's alone");
     let spec = deployment(&management, MANAGER, MANAGER).await.spec;
-    assert_eq!(spec.and_then(|it| it.replicas), Some(4));
+    assert_eq!(spec.replicas, Some(4));
     let process = start(&management, &[]).await;
     let wait = [
         "wait",

@@ -145,7 +145,9 @@ fn on_aws_a_node_of_flatcar_has_the_name_that_the_cloud_knows() {
         let root = Root::new();
         root.write("etc/os-release", "NAME=Flatcar\nID=flatcar\n");
         std::fs::create_dir_all(root.at("run/metadata")).expect("a folder can be made");
-        root.write("run/metadata/flatcar", metadata);
+        root.write("metadata", metadata);
+        let starts = "#!/bin/bash\nroot=\"${0%/bin/*}\"\n[ \"$*\" = 'start coreos-metadata.service' ] && cp \"$root/metadata\" \"$root/run/metadata/flatcar\"\n";
+        root.install("systemctl", starts);
         root.install(
             "ip",
             "#!/bin/bash\necho '10.20.0.5 via 10.0.0.1 dev e0 src 10.0.0.2 uid 0'\n",

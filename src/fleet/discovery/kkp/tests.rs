@@ -34,7 +34,7 @@ fn a_deployment(namespace: &str, replicas: i32, line: &str) -> Value {
 /// Reads a pause image from the command, and refuses `wrong`.
 fn read() -> ReadSettings {
     Arc::new(|deployment, secret| {
-        let pod = deployment.spec.as_ref().unwrap().template.spec.clone();
+        let pod = deployment.spec.template.spec.clone();
         let line = pod.unwrap().containers[0].command.clone().unwrap().concat();
         if line == "wrong" {
             return Err("it is wrong".to_owned());

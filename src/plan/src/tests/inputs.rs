@@ -3,9 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::*;
-use crate::{desired::is_current, validate::validate};
-use osm_api::names::{MADE_FOR_ANNOTATIONS, SKIP_EVICTION_AFTER};
-use osm_render::annotation_hash::annotation_hash;
+use crate::desired::is_current;
 
 #[test]
 fn a_change_of_any_input_makes_the_objects_outdated() {
@@ -39,24 +37,6 @@ fn a_change_of_any_input_makes_the_objects_outdated() {
         is_current_as_it_is(&found),
         "the kubelet version is not an input: the revision follows it"
     );
-}
-
-#[test]
-fn when_machine_controller_stops_to_wait_for_evictions_makes_nothing_outdated() {
-    let mut found = a_served_found();
-    set_annotation(&mut found, SKIP_EVICTION_AFTER, "10m");
-    assert!(is_current_as_it_is(&found));
-    // Another program had this annotation in its hash.
-    let whole = annotation_hash(found.machine_deployment.metadata.annotations.as_ref());
-    let mut theirs = found.clone();
-    for seen in [&mut theirs.observed.config, &mut theirs.observed.bootstrap] {
-        let seen = seen.as_mut().unwrap();
-        let annotations = seen.metadata.annotations.get_or_insert_default();
-        annotations.insert(MADE_FOR_ANNOTATIONS.to_owned(), whole.clone());
-    }
-    let provenance = |found: &Found| validate(found, &POLICY).unwrap().provenance;
-    assert_eq!(provenance(&theirs).annotations_hash, whole);
-    assert_ne!(provenance(&found).annotations_hash, whole);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const IN_PROFILE: &str = "the profile sets it for all nodes";
 const BY_ANNOTATION: &str = "an annotation of the machine deployment of its name sets it";
 
 /// The fields that are set otherwise, with how.
-const ELSEWHERE: [(&str, &str); 31] = [
+const ELSEWHERE: [(&str, &str); 33] = [
     ("apiVersion", IN_PROFILE),
     ("authentication", IN_PROFILE),
     ("authorization", IN_PROFILE),
@@ -40,6 +40,8 @@ const ELSEWHERE: [(&str, &str); 31] = [
         "featureGates",
         "the tenant's setting kubeletFeatureGates sets it",
     ),
+    ("healthzBindAddress", IN_PROFILE),
+    ("healthzPort", IN_PROFILE),
     ("imageGCHighThresholdPercent", BY_ANNOTATION),
     ("imageGCLowThresholdPercent", BY_ANNOTATION),
     ("imageMaximumGCAge", BY_ANNOTATION),
