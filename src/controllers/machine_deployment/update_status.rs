@@ -79,12 +79,7 @@ pub async fn update_status(
         message.insert_str(0, &format!("OperatingSystemProfile {}: ", profile.name));
     }
     if let Err(Error::Waiting { .. } | Error::Conflict { .. }) = result {
-        outcome.waits_since = Some(outcome.at);
-        if has_failed_before(context, &name, &outcome) {
-            outcome.waits_since = outcome.at.checked_sub(WAITS_AT_MOST).ok();
-        }
-        let before = tenant_status.read(|report| report.outcomes.get(&name).cloned());
-        outcome = outcome.following(before.as_ref());
+        outcome = waiting(context, &name, outcome);
     }
     metrics.reconciled(outcome_of(outcome.state), took);
     let span = tracing::Span::current();
@@ -177,6 +172,17 @@ fn is_in_status(context: &Context, name: &str, outcome: &Outcome) -> bool {
     let status = own.as_ref().and_then(|own| own.status.as_ref());
     let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
     entries.any(|it| it.name == name && it.reason == outcome.reason)
+}
+
+/// Returns the outcome of a machine deployment that waits: it fails if it does so for too long.
+fn waiting(context: &Context, name: &str, mut outcome: Outcome) -> Outcome {
+    outcome.waits_since = Some(outcome.at);
+    if has_failed_before(context, name, &outcome) {
+        outcome.waits_since = outcome.at.checked_sub(WAITS_AT_MOST).ok();
+    }
+    let tenant_status = &context.engagement.tenant_status;
+    let before = tenant_status.read(|report| report.outcomes.get(name).cloned());
+    outcome.following(before.as_ref())
 }
 
 /// Returns true if the status says that a machine deployment had waited for too long before this
