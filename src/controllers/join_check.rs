@@ -5,7 +5,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 
@@ -27,7 +26,6 @@ use crate::telemetry::{
 };
 use crate::tenant::{
     access::{ClusterAccess, expiry},
-    cluster_info::ClusterInfo,
     report::ConditionState,
     secret_text::SecretText,
 };
@@ -141,10 +139,9 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let machine_access =
         MachineAccess::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
     let now = context.engagement.health.server_time();
-    let soon = match authority_end(&machine_access, &cluster_info, now) {
-        Some(Outcome::CanUntil(end)) => Some(end),
-        Some(expired) => return Some(expired),
-        None => None,
+    let soon = match authority_end(&machine_access.authorities(&cluster_info), now) {
+        Ok(soon) => soon,
+        Err(expired) => return Some(expired),
     };
     let token = context.tokens.get(&names.key)?.token;
     let own = context.node_credentials.own_token(&settings, names)?;
@@ -191,28 +188,22 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     })
 }
 
-/// Returns the outcome if a certificate authority in the documents has expired or does so soon. The
+/// Returns when the first certificate authority in the documents expires, if it does so soon. The
 /// TLS of this program ignores that, and those of curl and of the kubelet do not.
-fn authority_end(
-    machine_access: &MachineAccess,
-    cluster_info: &ClusterInfo,
-    now: Timestamp,
-) -> Option<Outcome> {
-    let of_kubelet = STANDARD.decode(&cluster_info.certificate_authority_data);
-    let authorities = [
-        machine_access.kubernetes_ca.as_bytes(),
-        &of_kubelet.unwrap_or_default(),
-    ];
-    let ends = authorities.into_iter().filter_map(expiry::of_authority);
-    let first = ends.min_by_key(expiry::Expiry::ends)?;
+fn authority_end(authorities: &[String], now: Timestamp) -> Result<Option<Timestamp>, Outcome> {
+    let ends = authorities.iter().map(String::as_bytes);
+    let ends = ends.filter_map(expiry::of_authority);
+    let Some(first) = ends.min_by_key(expiry::Expiry::ends) else {
+        return Ok(None);
+    };
     let end = first.ends();
     if end <= now {
         let why = format!(
             "the certificate authority in machines' documents expired at {end}; {NEW_AUTHORITY}"
         );
-        return Some(Outcome::Cannot(Reason::AuthorityExpired, why));
+        return Err(Outcome::Cannot(Reason::AuthorityExpired, why));
     }
-    first.is_near(now).then_some(Outcome::CanUntil(end))
+    Ok(first.is_near(now).then_some(end))
 }
 
 fn unreachable_from_here(why: String) -> Outcome {

@@ -69,7 +69,7 @@ async fn one_refusal_is_an_accident_and_two_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_machine_deployment_is_checked_with_five_requests_an_interval() {
+async fn each_machine_deployment_is_checked_with_six_requests_an_interval() {
     let names = ["workers", "others", "more"];
     let (world, process) = a_settled_world(&names).await;
     world.clear_audits();
@@ -79,7 +79,7 @@ async fn each_machine_deployment_is_checked_with_five_requests_an_interval() {
     all.retain(|entry| entry.user == FETCHER || entry.user.starts_with("system:bootstrap:"));
     let count = u32::try_from(all.len()).expect("it is small");
     // A renewal of a token is a change, but none within the interval of a check.
-    assert!((40..=80).contains(&count), "{count} requests");
+    assert!((48..=96).contains(&count), "{count} requests");
     let fetched = all.iter().filter(|entry| entry.user == FETCHER);
     let fetched: BTreeSet<&str> = fetched.map(|entry| entry.target.name.as_str()).collect();
     assert_eq!(fetched.len(), names.len(), "{fetched:?}");
@@ -120,26 +120,28 @@ async fn somebody_must_approve_what_kubelets_request() {
     assert!(berlin.delete_raw(signer));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
-    let requested = |name: &str, conditions: serde_json::Value| {
+    let requested = |name: &str, group: &str, conditions: serde_json::Value| {
         let request = json!({
             "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
             "metadata": {"name": name},
             "spec": {
                 "request": "", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-                "groups": ["system:bootstrappers:machine-controller:default-node-token"],
+                "groups": [format!("system:bootstrappers:{group}:default-node-token")],
             },
             "status": {"conditions": conditions},
         });
         put(berlin, request);
     };
     let answer = |kind: &str| json!([{"type": kind, "status": "True"}]);
-    requested("of-a-stranger", answer("Denied"));
+    let ours = "machine-controller";
+    requested("of-a-stranger", "kubeadm", answer("Approved"));
+    requested("of-no-use", ours, answer("Denied"));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
-    requested("of-another-approver", answer("Approved"));
+    requested("of-another-approver", ours, answer("Approved"));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["True", "CanJoin"]);
-    requested("of-nobody", json!([]));
+    requested("of-nobody", ours, json!([]));
     // The first check may come before the request has waited for long.
     tokio::time::sleep(CHECKED_AGAIN * 2).await;
     assert_eq!(can_join(&world), ["Unknown", "ApprovalPending"]);

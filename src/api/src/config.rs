@@ -61,6 +61,22 @@ pub struct OperatingSystemConfigSpec {
     pub ignition_version: Option<IgnitionVersion>,
 }
 
+impl ConfigHalf {
+    /// Returns every text that a machine gets, with its path or its unit's name.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let files = self.files.iter().filter_map(|file| {
+            let inline = file.content.inline.as_ref()?;
+            Some((file.path.as_str(), inline.data.as_str()))
+        });
+        let units = self.units.iter().flat_map(|unit| {
+            let drop_ins = unit.drop_ins.iter().map(|it| it.content.as_str());
+            let texts = unit.content.as_deref().into_iter().chain(drop_ins);
+            texts.map(|text| (unit.name.as_str(), text))
+        });
+        files.chain(units)
+    }
+}
+
 /// One of the two halves of a config.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

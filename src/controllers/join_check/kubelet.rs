@@ -45,8 +45,10 @@ pub(super) async fn joins(client: Client, now: Timestamp) -> Outcome {
 async fn tries(client: Client, now: Timestamp) -> Result<(), Outcome> {
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
     let untried = request(&requests).await?;
-    if !may(&client, ("watch", "")).await? {
-        return Err(forbidden("watch", None));
+    for verb in ["get", "watch"] {
+        if !may(&client, (verb, "")).await? {
+            return Err(forbidden(verb, ""));
+        }
     }
     let recent = recent(client.clone()).await.map_err(|error| {
         let what = "a kubelet cannot read its request for a certificate";
@@ -141,7 +143,7 @@ async fn request(requests: &Api<CertificateSigningRequest>) -> Result<Option<Str
             "whether a machine may request its certificate was not tried: {}",
             chain(&error)
         ))),
-        403 => Err(forbidden("create", Some(&error))),
+        403 => Err(forbidden("create", &format!(": {}", chain(&error)))),
         400..=499 if status.code != 429 && status.code != 404 => {
             let why = format!(
                 "a machine's request for a certificate is refused: {}",
@@ -156,11 +158,10 @@ async fn request(requests: &Api<CertificateSigningRequest>) -> Result<Option<Str
     }
 }
 
-fn forbidden(verb: &str, error: Option<&kube::Error>) -> Outcome {
-    let why = error.map_or_else(String::new, |error| format!(": {}", chain(error)));
+fn forbidden(verb: &str, answer: &str) -> Outcome {
     let why = format!(
         "a kubelet with a bootstrap token may not {verb} CertificateSigningRequests: bind \
-         ClusterRole system:node-bootstrapper to its group{why}"
+         ClusterRole system:node-bootstrapper to its group{answer}"
     );
     Outcome::Cannot(Reason::JoinForbidden, why)
 }

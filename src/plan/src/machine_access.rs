@@ -34,9 +34,19 @@ impl MachineAccess {
     /// Returns true if the certificate authority of the bootstrap document has nothing in common
     /// with the cluster info's, which the kubelet's kubeconfig has for the same address.
     pub fn has_other_authority_than(&self, cluster_info: &ClusterInfo) -> bool {
-        let authority = STANDARD.decode(&cluster_info.certificate_authority_data);
-        let authority = authority.unwrap_or_default();
-        certificates::are_disjoint(&self.kubernetes_ca, &String::from_utf8_lossy(&authority))
+        let [of_documents, of_kubelets] = self.authorities(cluster_info);
+        certificates::are_disjoint(&of_documents, &of_kubelets)
+    }
+
+    /// Returns the certificate authorities of the bootstrap document and of the kubelet's
+    /// kubeconfig, in PEM.
+    pub fn authorities(&self, cluster_info: &ClusterInfo) -> [String; 2] {
+        let of_kubelets = STANDARD.decode(&cluster_info.certificate_authority_data);
+        let of_kubelets = of_kubelets.unwrap_or_default();
+        [
+            self.kubernetes_ca.clone(),
+            String::from_utf8_lossy(&of_kubelets).into_owned(),
+        ]
     }
 
     /// Returns a kubeconfig that connects as the bootstrap document does, which has no kubeconfig.

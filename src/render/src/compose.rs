@@ -100,16 +100,8 @@ pub(super) fn compose(
 
 /// Returns true if a file or a unit tells a kubelet where the drop-ins of its configuration are.
 fn reads_drop_ins(half: &ConfigHalf) -> bool {
-    let files = half
-        .files
-        .iter()
-        .filter_map(|it| it.content.inline.as_ref());
-    let units = half.units.iter().flat_map(|unit| {
-        let drop_ins = unit.drop_ins.iter().map(|it| it.content.as_str());
-        unit.content.as_deref().into_iter().chain(drop_ins)
-    });
-    let mut texts = files.map(|it| it.data.as_str()).chain(units);
-    texts.any(|text| text.contains("--config-dir") && text.contains(drop_in::FOLDER))
+    let mut texts = half.texts();
+    texts.any(|(_, text)| text.contains("--config-dir") && text.contains(drop_in::FOLDER))
 }
 
 fn cloud_provider_spec(valid: &ValidInput<'_>, form: Form) -> Option<Json> {

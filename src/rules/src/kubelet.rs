@@ -31,10 +31,10 @@ pub fn unknown(config: &OperatingSystemConfigSpec, version: &str) -> Vec<Unknown
         return Vec::new();
     };
     let halves = [&config.bootstrap_config, &config.provisioning_config];
-    let texts = halves.into_iter().flat_map(texts);
+    let texts = halves.into_iter().flat_map(ConfigHalf::texts);
     let mut all: Vec<Unknown> = texts
         .flat_map(|(path, text)| {
-            let flags = unknown_flags(text, known);
+            let flags = unknown_flags(text, known).into_iter();
             let problems = flags.chain(unknown_fields(text, known));
             problems.map(|problem| Unknown {
                 path: path.to_owned(),
@@ -47,43 +47,27 @@ pub fn unknown(config: &OperatingSystemConfigSpec, version: &str) -> Vec<Unknown
     all
 }
 
-/// Returns every text of a half that a machine gets, with its path or its unit's name.
-fn texts(half: &ConfigHalf) -> impl Iterator<Item = (&str, &str)> {
-    let files = half.files.iter().filter_map(|file| {
-        let inline = file.content.inline.as_ref()?;
-        Some((file.path.as_str(), inline.data.as_str()))
-    });
-    let units = half.units.iter().flat_map(|unit| {
-        let drop_ins = unit.drop_ins.iter().map(|it| it.content.as_str());
-        let texts = unit.content.as_deref().into_iter().chain(drop_ins);
-        texts.map(|text| (unit.name.as_str(), text))
-    });
-    files.chain(units)
-}
-
 /// Returns what is wrong with the flags of a unit that runs a kubelet.
-fn unknown_flags<'a>(text: &'a str, known: &'a Known) -> impl Iterator<Item = String> + 'a {
+fn unknown_flags(text: &str, known: &Known) -> Vec<String> {
     let text = text.replace("\\\n", " ");
-    let commands: Vec<String> = text
+    let commands = text
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("ExecStart="))
-        .filter(|command| {
-            let program = command.split_whitespace().next().unwrap_or_default();
-            program.rsplit('/').next() == Some("kubelet")
-        })
-        .map(str::to_owned)
-        .collect();
-    let words = commands.into_iter().flat_map(|command| {
-        let words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
-        words
+        .filter_map(|line| line.trim().strip_prefix("ExecStart="));
+    let of_kubelets = commands.filter(|command| {
+        let program = command.split_whitespace().next().unwrap_or_default();
+        program.rsplit('/').next() == Some("kubelet")
     });
-    words.filter_map(|word| {
-        let flag = word.trim_start_matches('"').strip_prefix("--")?;
-        // A kubelet reads underscores as dashes.
-        let name = flag.split(['=', '"']).next()?.replace('_', "-");
-        let is_known = name.is_empty() || name.contains(['$', '%']) || known.has_flag(&name);
-        (!is_known).then(|| format!("does not have the flag `--{name}`, and does not start"))
-    })
+    let flags = of_kubelets
+        .flat_map(str::split_whitespace)
+        .filter_map(|word| word.trim_start_matches('"').strip_prefix("--"));
+    flags
+        .filter_map(|flag| {
+            // A kubelet reads underscores as dashes.
+            let name = flag.split(['=', '"']).next()?.replace('_', "-");
+            let is_known = name.is_empty() || name.contains(['$', '%']) || known.has_flag(&name);
+            (!is_known).then(|| format!("does not have the flag `--{name}`, and does not start"))
+        })
+        .collect()
 }
 
 /// Returns what is wrong with a kubelet's configuration.
@@ -168,16 +152,10 @@ mod tests {
                              maxPods: 1\nmaxpods: 1\nauthentication: {x509: {clientCAfile: /a}}\n\
                              evictionHard: {a: b}\nregisterWithTaints: [{key: a, name: b}]\n\
                              featureGates: {NoSuchGate: true}\n";
-        let file = |path: &str, data: &str| serde_json::json!({"path": path, "content": {"inline": {"encoding": "", "data": data}}});
-        let half =
-            serde_json::json!({"files": [file("/unit", unit), file("/conf", configuration)]});
-        let half: ConfigHalf = serde_json::from_value(half).expect("it is a half");
         let flags = |version: &str| {
-            let mut all = unknown_flags(unit, Known::of(version).expect(version));
+            let found = unknown_flags(unit, Known::of(version).expect(version));
             let name = |it: String| it.split('`').nth(1).map(str::to_owned);
-            std::iter::from_fn(|| all.next())
-                .filter_map(name)
-                .collect::<Vec<_>>()
+            found.into_iter().filter_map(name).collect::<Vec<_>>()
         };
         assert_eq!(flags("1.34.0"), ["--network-plugin"]);
         assert_eq!(
@@ -185,8 +163,7 @@ mod tests {
             ["--pod-infra-container-image", "--network-plugin"]
         );
         let known = Known::of("1.37.0").expect("it is supported");
-        let found = texts(&half).flat_map(|(_, text)| unknown_fields(text, known));
-        let found: Vec<_> = found.collect();
+        let found = unknown_fields(configuration, known);
         let named: Vec<_> = found.iter().filter_map(|it| it.split('`').nth(1)).collect();
         let fields = [
             "maxpods",

@@ -162,8 +162,12 @@ pub struct KubeletConfiguration {
 impl KubeletConfiguration {
     fn with(self, spec: &WorkerClusterSpec) -> Self {
         let from_annotations = spec.kubelet_configuration_from_annotations;
+        let mut fields = spec.kubelet_configuration.clone().unwrap_or(self.fields);
+        // Their order is no change of the settings.
+        fields.sort_keys();
+        fields.values_mut().for_each(Value::sort_all_objects);
         Self {
-            fields: spec.kubelet_configuration.clone().unwrap_or(self.fields),
+            fields,
             from_annotations: from_annotations.unwrap_or(self.from_annotations),
         }
     }
@@ -316,6 +320,20 @@ mod tests {
 
     /// Objects of tenants that opt in to nothing must not be rendered again when a release adds an
     /// option.
+    #[test]
+    fn the_order_of_the_kubelets_fields_is_no_change_of_the_settings() {
+        let settings = |fields: &str| {
+            let spec = format!(
+                r#"{{"kubeconfigSecretRef": {{"name": "a"}}, "kubeletConfiguration": {fields}}}"#
+            );
+            let spec = serde_json::from_str(&spec).unwrap();
+            serde_json::to_string(&TenantSettings::default().with(&spec).unwrap()).unwrap()
+        };
+        let one = settings(r#"{"logging": {"format": "json", "verbosity": 1}, "a": 1}"#);
+        let other = settings(r#"{"a": 1, "logging": {"verbosity": 1, "format": "json"}}"#);
+        assert_eq!(one, other);
+    }
+
     #[test]
     fn what_a_tenant_does_not_ask_for_is_no_input_of_its_render() {
         let written = serde_json::to_string(&TenantSettings::default()).unwrap();

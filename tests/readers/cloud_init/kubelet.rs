@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    cases::{case, case_of, every_case},
+    cases::{case, case_of, every_case, every_profile},
     documents::parse,
 };
 
@@ -49,6 +49,26 @@ fn the_configuration_has_the_documented_defaults() {
         "imageMinimumGCAge",
     ] {
         assert_eq!(configuration.get(absent), None, "{absent}");
+    }
+}
+
+/// A drop-in is read later, so that it would win over what profiles write.
+#[test]
+fn what_a_configuration_has_cannot_be_set_in_a_drop_in() {
+    for case in every_case() {
+        let configuration = configuration(&case.name);
+        let profile = every_profile().iter().find(|it| it.name == case.profile);
+        let profile = profile.expect("a case has a profile");
+        for field in configuration.as_object().expect("it is a map").keys() {
+            let mut machine = case.machine.clone();
+            machine.settings.kubelet.fields = [(field.clone(), json!(1))].into_iter().collect();
+            let refused = machine.render(&profile.compiled).err().unwrap_or_default();
+            assert!(
+                refused.contains("sets it"),
+                "{}: {field}: {refused}",
+                case.name
+            );
+        }
     }
 }
 

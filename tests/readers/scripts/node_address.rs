@@ -76,6 +76,12 @@ fn a_node_has_the_address_from_which_it_reaches_the_api_server() {
         // A proxy on each machine leads to the API server.
         (private, "https://127.0.0.1:6443", "10.0.0.2"),
         (private, "https://[::1]:6443/", "10.0.0.2"),
+        // So does one that has an address of its own.
+        (
+            &format!("ip addr add 192.168.30.10/32 dev lo; {private}"),
+            "https://192.168.30.10:6443",
+            "10.0.0.2",
+        ),
     ] {
         let found = address(network, |machine| {
             server.clone_into(&mut machine.access.server);
@@ -124,6 +130,27 @@ fn what_cannot_be_found_out_is_said_or_set() {
         let why = found.expect_err("there is no such address");
         assert!(why.contains(said), "{why}");
     }
+}
+
+#[test]
+fn a_kubelet_that_starts_again_keeps_its_address_while_no_name_is_known() {
+    let profile = every_profile().iter().find(|it| it.name == "osp-ubuntu");
+    let profile = profile.expect("it is a default profile");
+    let case = profile.render("address", Machine::new("baremetal"));
+    let root = Root::new();
+    root.install("getent", "#!/bin/bash\nexit 2\n");
+    let output = root.run(&case, SCRIPT);
+    assert!(!output.status.success(), "the first start finds nothing");
+    assert!(
+        text(&output).contains("has no address"),
+        "{}",
+        text(&output)
+    );
+    std::fs::create_dir_all(root.at("etc/kubernetes")).expect("a folder can be made");
+    root.write("etc/kubernetes/nodeip.conf", "KUBELET_NODE_IP=10.0.0.2\n");
+    assert!(root.run(&case, SCRIPT).status.success());
+    let kept = root.read("etc/kubernetes/nodeip.conf");
+    assert_eq!(kept, "KUBELET_NODE_IP=10.0.0.2\n");
 }
 
 #[test]

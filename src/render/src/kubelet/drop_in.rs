@@ -122,6 +122,7 @@ fn drop_in(fields: &Map<String, Json>, version: &str) -> Result<String, String> 
     if let Some(whole) = whole.as_object_mut() {
         whole.extend(fields.clone());
     }
+    whole.sort_all_objects();
     let text = format!("{whole:#}\n");
     if text.len() > BYTES_MAX {
         return Err(format!("it takes more than {BYTES_MAX} bytes"));
@@ -154,11 +155,11 @@ fn check(path: &str, value: &Json, known: &Known) -> Result<(), String> {
             .try_for_each(|value| check(&format!("{path}[]"), value, known)),
         ("object" | "map", _) => must("an object"),
         ("list", _) => must("a list"),
-        ("string" | "Time", value) if !value.is_string() => must("a text"),
+        ("string", value) if !value.is_string() => must("a text"),
         ("bool", value) if !value.is_boolean() => must("true or false"),
         ("int32", _) if !within(i32::MIN.into(), i32::MAX.into()) => must("an integer of 32 bits"),
         ("uint32", _) if !within(0, u32::MAX.into()) => must("an integer of 32 bits, from 0"),
-        ("int64", _) if !within(i64::MIN, i64::MAX) => must("an integer of 64 bits"),
+        ("int64", value) if !value.is_i64() => must("an integer of 64 bits"),
         ("float64", value) if !value.is_number() => must("a number"),
         ("Duration", value) if !is_duration(value) => must("a duration, such as \"10s\""),
         ("TimeOrMetaDuration", value) if !is_duration(value) && value.as_i64().is_none() => {
