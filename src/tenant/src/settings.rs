@@ -321,6 +321,17 @@ mod tests {
     /// Objects of tenants that opt in to nothing must not be rendered again when a release adds an
     /// option.
     #[test]
+    fn taints_that_no_kubelet_takes_are_refused_whichever_way_settings_come() {
+        let spec = r#"{"kubeconfigSecretRef": {"name": "a"}, "initialTaints": "a:NoSchedule-"}"#;
+        let spec = serde_json::from_str(spec).unwrap();
+        let refused = TenantSettings::default().with(&spec).unwrap_err();
+        assert!(
+            matches!(refused, SettingsError::InitialTaints(_)),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn the_order_of_the_kubelets_fields_is_no_change_of_the_settings() {
         let settings = |fields: &str| {
             let spec = format!(
