@@ -5,6 +5,7 @@
 //! others. The port speaks plain HTTP and tells nothing secret.
 
 pub mod fleet_page;
+mod hosts;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -124,11 +125,19 @@ impl fmt::Debug for AdminState {
 }
 
 /// Serves until it is cancelled, and then for as long as answers in flight take, up to two seconds.
+/// On loopback, the port answers under the names of this machine and of the fleet page alone.
 pub async fn run(listener: TcpListener, state: AdminState, cancelled: CancellationToken) {
+    let address = listener.local_addr();
+    let is_loopback = address.is_ok_and(|it| it.ip().to_canonical().is_loopback());
+    let names = state.fleet.as_ref().map(|it| it.hosts());
+    let mut router = router(state);
+    if is_loopback {
+        router = hosts::known_only(router, names.unwrap_or_default());
+    }
     let port = port::Params {
         listener,
         tls: None,
-        router: router(state),
+        router,
         connections_max: CONNECTIONS_MAX,
         drain: DRAIN_TIMEOUT,
     };
@@ -146,6 +155,15 @@ pub fn router(state: AdminState) -> Router {
         .route("/fleet", get(fleet_page::html).post(fleet_page::sign_in))
         .route("/fleet.json", get(fleet_page::json))
         .with_state(state)
+}
+
+/// Returns the value of a header that a request has exactly once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    value.to_str().ok()
 }
 
 async fn livez(State(state): State<AdminState>) -> impl IntoResponse {

@@ -97,6 +97,11 @@ impl FleetPage {
         }
     }
 
+    /// Returns the names under which browsers may sign in, besides addresses and `localhost`.
+    pub(super) fn hosts(&self) -> Arc<[String]> {
+        self.access.hosts()
+    }
+
     /// Makes an answer aside of the runtime, one after the other.
     async fn make(&self, view: View, form: &'static Form) -> Result<Vec<u8>, Refusal> {
         let turn = Arc::clone(&self.turns).acquire_owned().await;

@@ -91,6 +91,35 @@ async fn the_index_names_the_pages() {
 }
 
 #[tokio::test]
+async fn on_loopback_no_path_is_answered_under_a_name_of_strangers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let cancelled = CancellationToken::new();
+    let served = run(listener, a_state(&[]), cancelled.clone());
+    let ask = async |path: &str, host: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nhost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let client = async {
+        for path in ["/", "/livez", "/metrics", "/fleet", "/fleet.json", "/none"] {
+            for host in ["evil.example", "localhost.evil.example:1", ""] {
+                let answer = ask(path, host).await;
+                assert!(answer.contains(" 403 "), "{path} as {host}: {answer}");
+            }
+        }
+        for host in ["localhost:1", "127.0.0.1", "[::1]:8080"] {
+            assert!(ask("/metrics", host).await.contains(" 200 OK"), "{host}");
+        }
+        cancelled.cancel();
+    };
+    tokio::join!(served, client);
+}
+
+#[tokio::test]
 async fn it_serves_until_it_is_cancelled_and_a_silent_client_does_not_hold_it() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -99,7 +128,7 @@ async fn it_serves_until_it_is_cancelled_and_a_silent_client_does_not_hold_it() 
     let client = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream
-            .write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n")
+            .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         let mut head = [0; 15];

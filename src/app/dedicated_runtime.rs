@@ -105,7 +105,7 @@ mod tests {
         let served = admin::run(listener, state, CancellationToken::new());
         dedicated_runtime.handle().spawn(served);
         let mut client = TcpStream::connect(address).unwrap();
-        let request = "GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let request = "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();

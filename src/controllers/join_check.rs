@@ -25,7 +25,8 @@ use crate::telemetry::{
     metrics::{ClusterKind, JoinCheck},
 };
 use crate::tenant::{
-    access::{ClusterAccess, expiry},
+    access::{AccessError, ClusterAccess, expiry},
+    address::AddressRefused,
     report::ConditionState,
     secret_text::SecretText,
 };
@@ -152,8 +153,11 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     };
     let kubeconfig = machine_access.fetch_kubeconfig(fetch_token);
     let fetches = match client(context, &kubeconfig) {
-        Ok(client) => fetch::fetches(client, (&names.provisioning, holder)).await,
-        Err(why) => unreachable_from_here(why),
+        Ok(client) => {
+            let manager = context.engagement.worker.client();
+            fetch::fetches((client, manager), (&names.provisioning, holder)).await
+        }
+        Err(refused) => refused,
     };
     // It may have gone meanwhile, with its documents.
     context.tokens.get(&names.key)?;
@@ -164,7 +168,7 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
                 (Outcome::Can, Some(end)) => Outcome::CanUntil(end),
                 (outcome, _) => outcome,
             },
-            Err(why) => unreachable_from_here(why),
+            Err(refused) => refused,
         },
         Outcome::Cannot(..) if own.is_some() => {
             // Its own fetcher may have lost its Role. A reconcile restores it.
@@ -230,15 +234,35 @@ fn of_error(error: &kube::Error, (reason, what): (Reason, &str)) -> Outcome {
     }
 }
 
+/// Returns the outcome for an address to which this program does not connect. A machine's own
+/// address leads no machine to a cluster.
+fn not_connected_to(error: &AccessError) -> Outcome {
+    match error {
+        AccessError::ServerRefused {
+            host,
+            source: AddressRefused::Loopback | AddressRefused::Unspecified,
+            ..
+        } => Outcome::Cannot(
+            Reason::AddressUnusable,
+            format!(
+                "`{host}`, at which machines look for the API server, is each machine itself: set \
+                 apiServerOverride in the WorkerCluster, or correct ConfigMap \
+                 kube-public/cluster-info"
+            ),
+        ),
+        error => unreachable_from_here(chain(error).to_string()),
+    }
+}
+
 /// Returns a client that connects as a machine does, within the tenant's rules for addresses and
 /// its budget. Its calls do not affect the cluster's health.
-fn client(context: &Context, kubeconfig: &SecretText) -> Result<Client, String> {
+fn client(context: &Context, kubeconfig: &SecretText) -> Result<Client, Outcome> {
     let engagement = &context.engagement;
     let rules = &engagement.policy.access;
     let access = ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules)
-        .map_err(|error| chain(&error).to_string())?;
+        .map_err(|error| not_connected_to(&error))?;
     let transport = (engagement.shared.connector)(&access, rules)
-        .map_err(|error| chain(&*error).to_string())?;
+        .map_err(|error| unreachable_from_here(chain(&*error).to_string()))?;
     let clients = Clients::new(ClientParts {
         transport,
         budget: Arc::clone(&engagement.worker_budget),

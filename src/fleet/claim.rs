@@ -15,7 +15,7 @@ use serde_json::json;
 use super::registry::Registry;
 use crate::api::{
     condition::ConditionType,
-    names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
+    names::{CLAIM, CLOUD_INIT_SETTINGS},
     reason::Reason,
     worker_cluster::WorkerCluster,
 };
@@ -50,8 +50,8 @@ pub enum ClaimError {
         /// The claimant that holds it.
         holder: String,
     },
-    /// It could not be read whether the holder is still registered.
-    #[error("cannot read whether the tenant that holds the claim is registered")]
+    /// It could not be read whether the cluster is still registered for the holder.
+    #[error("cannot read whether the cluster is registered for the tenant that holds the claim")]
     Holder(#[source] kube::Error),
     /// The call failed, or another client wrote the namespace first.
     #[error("cannot write the claim on namespace {CLOUD_INIT_SETTINGS}")]
@@ -77,37 +77,41 @@ impl Registrations<'_> {
         })
     }
 
-    /// Returns true if a tenant of this management cluster has no registration in any fleet. The
-    /// registry contains only the registrations of this fleet, so this asks the API server as well.
-    async fn is_gone(&self, tenant: &TenantId) -> Result<bool, kube::Error> {
-        if !self.registry.is_gone(tenant) {
-            return Ok(false);
-        }
+    /// Returns true if this cluster is registered for a tenant of this management cluster, in any
+    /// fleet. The registry knows what this process has engaged, so this asks the API server as
+    /// well. Whether the tenant has registrations of other clusters makes no difference, so that a
+    /// worker cluster whose claim was edited learns nothing of other tenants.
+    async fn are_of(&self, tenant: &TenantId, cluster_uid: &str) -> Result<bool, kube::Error> {
         let namespace = tenant.namespace();
+        let mut known = self.registry.within(Some(namespace)).into_iter();
+        if known.any(|registered| registered.is_of(cluster_uid)) {
+            return Ok(true);
+        }
         let management = || self.management.clone();
         let secrets: Api<Secret> = Api::namespaced(management(), namespace);
         let worker_clusters: Api<DeserializeGuard<WorkerCluster>> =
             Api::namespaced(management(), namespace);
         let listed = pages::all(&worker_clusters, ListParams::default()).await?;
-        let known = listed.objects;
-        let living = known.iter().filter(|own| !is_removed(own));
+        let living = listed
+            .objects
+            .iter()
+            .filter(|own| is_of(own, cluster_uid) && !is_removed(own));
         let named = living.map(|own| &own.spec.kubeconfig_secret_ref.name);
         // A WorkerCluster that cannot be decoded has the name of its Secret if we created it.
         let unreadable = listed.unreadable.iter().filter_map(|it| it.name.as_ref());
         for name in named.chain(unreadable) {
             if secrets.get_metadata_opt(name).await?.is_some() {
-                return Ok(false);
+                return Ok(true);
             }
         }
-        // There may be a registration whose WorkerCluster is about to be created.
-        let labelled = ListParams::default().labels(WORKER_CLUSTER_LABEL);
-        let is_known = |name: &str| {
-            let mut known = known.iter();
-            known.any(|own| own.spec.kubeconfig_secret_ref.name == name)
-        };
-        let labelled = secrets.list_metadata(&labelled).await?.items;
-        Ok(labelled.iter().all(|secret| is_known(&secret.name_any())))
+        Ok(false)
     }
+}
+
+/// Returns true if a WorkerCluster was engaged with this cluster.
+fn is_of(own: &WorkerCluster, cluster_uid: &str) -> bool {
+    let status = own.status.as_ref();
+    status.and_then(|it| it.cluster_uid.as_deref()) == Some(cluster_uid)
 }
 
 /// Returns true if the fleet in which it was registered reports that the registration was removed.
@@ -116,8 +120,9 @@ fn is_removed(own: &WorkerCluster) -> bool {
     registered.is_some_and(|it| it.reason == Reason::RegistrationRemoved)
 }
 
-/// Claims the cluster whose namespace was just read. A claim is taken over if its tenant is no
-/// longer registered in this management cluster, or if it is the same tenant's from a former one.
+/// Claims the cluster with this uid, whose namespace was just read. A claim is taken over if its
+/// tenant has no registration of this cluster in this management cluster, or if it is the same
+/// tenant's from a former one.
 ///
 /// # Errors
 ///
@@ -125,7 +130,7 @@ fn is_removed(own: &WorkerCluster) -> bool {
 pub async fn claim(
     client: &Client,
     claimant: &Claimant,
-    namespace: &Namespace,
+    (cluster_uid, namespace): (&str, &Namespace),
     registrations: Registrations<'_>,
 ) -> Result<(), ClaimError> {
     let ours = claimant.text();
@@ -135,7 +140,11 @@ pub async fn claim(
         }
         let tenant = holder.strip_prefix(&format!("{}/", claimant.management_uid));
         let is_leftover = match tenant {
-            Some(tenant) => registrations.is_gone(&TenantId::new(tenant)).await,
+            Some(tenant) => {
+                let tenant = TenantId::new(tenant);
+                let are_of = registrations.are_of(&tenant, cluster_uid).await;
+                are_of.map(|are_of| !are_of)
+            }
             None => Ok(registrations.is_former(claimant, holder)),
         };
         if !is_leftover.map_err(ClaimError::Holder)? {
@@ -213,7 +222,11 @@ mod tests {
     use k8s_openapi::api::core::v1::Namespace;
 
     use super::*;
+    use crate::api::names::WORKER_CLUSTER_LABEL;
     use crate::tenant::inventory::Inventory;
+
+    /// The uid of the worker cluster.
+    const UID: &str = "w";
 
     pub(super) fn a_claimant(tenant: &str) -> Claimant {
         Claimant {
@@ -236,12 +249,14 @@ mod tests {
         namespaces.get(CLOUD_INIT_SETTINGS).await.unwrap()
     }
 
-    /// Creates a management cluster in which these tenants are registered, with any fleet.
+    /// Creates a management cluster in which these tenants have registered the worker cluster, with
+    /// any fleet.
     fn a_management_cluster(tenants: &[&str]) -> Cluster {
         let cluster = Cluster::default();
         let definition = include_str!("../../manifests/crds/workerclusters.yaml");
         cluster.apply_yaml(definition).unwrap();
         for tenant in tenants {
+            put_worker_cluster(&cluster, tenant, (UID, "Accepted"));
             let secret = json!({
                 "apiVersion": "v1", "kind": "Secret",
                 "metadata": {
@@ -253,14 +268,14 @@ mod tests {
         cluster
     }
 
-    /// Creates the WorkerCluster of the registration, with this reason in the condition
-    /// `Registered`.
-    fn put_worker_cluster(management: &Cluster, tenant: &str, reason: &str) {
+    /// Creates the WorkerCluster of the registration, with this cluster's uid, and with this reason
+    /// in the condition `Registered`.
+    fn put_worker_cluster(management: &Cluster, tenant: &str, (uid, reason): (&str, &str)) {
         let own = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
             "metadata": {"name": "worker", "namespace": tenant},
             "spec": {"kubeconfigSecretRef": {"name": "worker"}},
-            "status": {"conditions": [{
+            "status": {"clusterUid": uid, "conditions": [{
                 "type": "Registered", "status": "True", "reason": reason, "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]},
@@ -288,7 +303,7 @@ mod tests {
             management: &management.client(),
             former,
         };
-        claim(&cluster.client(), claimant, before, registrations).await
+        claim(&cluster.client(), claimant, (UID, before), registrations).await
     }
 
     async fn claim_as(cluster: &Cluster, claimant: &Claimant) -> Result<(), ClaimError> {
@@ -383,16 +398,28 @@ mod tests {
             matches!(refused, Err(ClaimError::Held { .. })),
             "{refused:?}"
         );
-        put_worker_cluster(&management, "berlin", "Accepted");
-        let refused = claiming().await;
-        assert!(
-            matches!(refused, Err(ClaimError::Held { .. })),
-            "{refused:?}"
-        );
         // The label was removed, and the fleet reports it.
-        put_worker_cluster(&management, "berlin", Reason::RegistrationRemoved.as_str());
+        let removed = Reason::RegistrationRemoved.as_str();
+        put_worker_cluster(&management, "berlin", (UID, removed));
         claiming().await.unwrap();
         assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));
+    }
+
+    /// A worker cluster in which somebody edits the claim does not learn who is registered.
+    #[tokio::test(start_paused = true)]
+    async fn a_registration_of_another_cluster_holds_no_claim() {
+        let elsewhere = a_management_cluster(&["berlin"]);
+        put_worker_cluster(&elsewhere, "berlin", ("another", "Accepted"));
+        for management in [elsewhere, a_management_cluster(&[])] {
+            let cluster = a_cluster();
+            claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+            let before = namespace(&cluster).await;
+            let lisbon = a_claimant("lisbon");
+            claim_beside(&management, (&cluster, &lisbon, &before))
+                .await
+                .unwrap();
+            assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));
+        }
     }
 
     #[tokio::test(start_paused = true)]

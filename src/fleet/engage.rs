@@ -384,12 +384,14 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
         .await
         .map_err(|error| prerequisite_failed(&error))?;
     let claimant = params.shared.claimant(params.registered.id.tenant.clone());
+    let cluster_uid = params.registered.status.report().cluster_uid;
+    let found = (cluster_uid.as_deref().unwrap_or_default(), &namespace);
     let registrations = Registrations {
         registry: &params.shared.registry,
         management: &params.management.client(),
         former: &params.shared.former_management_clusters,
     };
-    claim::claim(worker, &claimant, &namespace, registrations)
+    claim::claim(worker, &claimant, found, registrations)
         .await
         .map_err(|error| match &error {
             ClaimError::Held { .. } => EngageError::failed(

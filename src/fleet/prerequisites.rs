@@ -311,7 +311,10 @@ mod tests {
         };
         let shown = denied("RBAC: no role");
         assert!(shown.contains("; run `kubectl apply"), "{shown}");
-        assert!(shown.contains("): RBAC: no role"), "{shown}");
+        assert!(
+            shown.contains("): the API server says `RBAC: no role"),
+            "{shown}"
+        );
         let shown = excerpt(&denied(&"not found, ".repeat(200)), MESSAGE_CHARACTERS_MAX);
         assert!(shown.contains(GRANT), "{shown}");
     }

@@ -142,13 +142,6 @@ impl Registry {
         self.inventories.iter().all(is_listed)
     }
 
-    /// Returns true if a tenant certainly has no registration. Returns false for a namespace that
-    /// this process does not watch or has not listed yet.
-    pub fn is_gone(&self, tenant: &TenantId) -> bool {
-        let namespace = self.namespaces.get(tenant);
-        self.has_seen_all_of(tenant) && namespace.is_none_or(|namespace| namespace.is_gone())
-    }
-
     fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
         self.has_listed(None) || self.has_listed(Some(tenant.namespace()))
     }
@@ -218,17 +211,16 @@ mod tests {
         let old = RegistrationId::new("berlin", "old");
         registry.gone(&Gone::new(&Inventory::Label, old.clone()));
         assert_eq!(ownership(&registry, "young"), Ownership::Owner);
-        assert!(!registry.is_gone(&old.tenant));
         assert!(registry.remove(&old));
         assert!(registry.get(&old).is_none());
         let young = RegistrationId::new("berlin", "young");
         registry.gone(&Gone::new(&Inventory::Label, young.clone()));
         assert!(registry.remove(&young));
-        assert!(!registry.is_gone(&old.tenant), "not listed, not known");
+        assert!(registry.orphaned(&old).is_none(), "not listed, not known");
         registry.listed(Inventory::Label, Some("lisbon".to_owned()));
-        assert!(!registry.is_gone(&old.tenant));
+        assert!(registry.orphaned(&old).is_none());
         registry.listed(Inventory::Label, Some("berlin".to_owned()));
-        assert!(registry.is_gone(&old.tenant));
+        assert!(registry.orphaned(&old).is_some());
     }
 
     #[test]
@@ -418,7 +410,6 @@ mod tests {
             registry.orphaned(&r10).is_none(),
             "it is left out, not gone"
         );
-        assert!(!registry.is_gone(&r10.tenant));
     }
 
     #[test]

@@ -120,7 +120,8 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     own.map_or(text, |own| own.trim_end_matches([':', ' ', '(']).to_owned())
 }
 
-/// Returns what an API server answered, in its own words where it has any.
+/// Returns what an API server answered, in its own words where it has any. They are quoted: a
+/// hostile server's could otherwise read as advice of this program.
 fn answer(status: &Status) -> String {
     let (code, message) = (status.code, status.message.trim());
     if message == NO_PAGE {
@@ -128,14 +129,25 @@ fn answer(status: &Status) -> String {
     }
     if status.reason == NO_STATUS || message.is_empty() {
         let line = message.lines().next().unwrap_or_default();
-        let separator = if line.is_empty() { "" } else { ": " };
-        return format!("the server answers HTTP {code}{separator}{line}");
+        let said = if line.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", quoted(line))
+        };
+        return format!("the server answers HTTP {code}{said}");
     }
     let joined = |text: &str| text.to_lowercase().replace(' ', "");
-    if joined(message).contains(&joined(&status.reason)) {
-        return message.to_owned();
-    }
-    format!("{message}: {}", status.reason)
+    let is_said = joined(message).contains(&joined(&status.reason));
+    let said = if is_said {
+        quoted(message)
+    } else {
+        quoted(&format!("{message}: {}", status.reason))
+    };
+    format!("the API server says {said}")
+}
+
+fn quoted(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'"))
 }
 
 /// A text that could not be read as what it should be.
@@ -201,7 +213,8 @@ mod tests {
 
     #[test]
     fn the_answer_of_an_api_server_is_shown_once_and_not_in_debug_form() {
-        let said = "secrets is forbidden: User \"a\" cannot list resource \"secrets\"";
+        let said = "the API server says `secrets is forbidden: User \"a\" cannot list resource \
+                    \"secrets\"`";
         let list = watcher::Error::InitialListFailed(forbidden());
         let start = watcher::Error::WatchStartFailed(forbidden());
         let boxed = Wrapper {
@@ -255,13 +268,19 @@ mod tests {
                 403,
                 "quota exceeded",
                 "Forbidden",
-                "quota exceeded: Forbidden",
+                "the API server says `quota exceeded: Forbidden`",
+            ),
+            (
+                403,
+                "denied; run `kubectl`",
+                "Forbidden",
+                "the API server says `denied; run 'kubectl': Forbidden`",
             ),
             (
                 404,
                 "pods \"a\" not found",
                 "NotFound",
-                "pods \"a\" not found",
+                "the API server says `pods \"a\" not found`",
             ),
             (
                 404,
@@ -273,7 +292,7 @@ mod tests {
                 502,
                 "Bad gateway\nnginx",
                 NO_STATUS,
-                "the server answers HTTP 502: Bad gateway",
+                "the server answers HTTP 502: `Bad gateway`",
             ),
             (503, "", "", "the server answers HTTP 503"),
         ] {

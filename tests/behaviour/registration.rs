@@ -340,14 +340,19 @@ pub async fn a_server_in_a_denied_range_is_refused_without_a_request(world: &'st
 pub async fn a_way_around_to_the_management_cluster_is_refused_once_it_answers(
     world: &'static World,
 ) {
-    let (tenant, manager) = Manager::with_tenant(&Stage::open(world, "way-around")).await;
+    let stage = Stage::open(world, "way-around");
+    let [tenant, at_home] = stage.tenants(["tenant", "at-home"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    at_home.configure(json!({ "home": "Worker" })).await;
     // No rule about addresses knows this one.
     let management = &world.management;
     let proxy = Proxy::start(&management.url()).await;
     let token = management.token(MANAGER).await;
     let kubeconfig = fixtures::a_kubeconfig(&proxy.url(), &management.authority(), &token);
-    tenant.register_as(WORKER, &kubeconfig).await;
-    is_refused(&tenant, "leads to the management cluster").await;
+    for tenant in [&tenant, &at_home] {
+        tenant.register_as(WORKER, &kubeconfig).await;
+        is_refused(tenant, "leads to the management cluster").await;
+    }
     tenant
         .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
         .await;

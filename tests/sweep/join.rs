@@ -69,6 +69,49 @@ async fn one_refusal_is_an_accident_and_two_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_help_is_not_advised() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let fetches = Matcher {
+        user: Some(FETCHER.to_owned()),
+        ..Matcher::on(&[Verb::Get], "secrets")
+    };
+    berlin.inject(fetches, Fault::status(401));
+    let held = object("secrets", "cloud-init-settings", "cloud-init-getter-token");
+    for (deleted, advice) in [
+        (json!(null), "delete secret cloud-init-getter-token"),
+        (json!("2026-01-01T00:00:00Z"), "hold it: example.com/hold"),
+    ] {
+        let mut token = berlin.get(held).expect("it is there");
+        token["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        token["metadata"]["deletionTimestamp"] = deleted;
+        put(berlin, token);
+        tokio::time::sleep(CHECKED_AGAIN * 2).await;
+        assert_eq!(can_join(&world), ["False", "FetchRefused"]);
+        let condition = world.condition("berlin", "MachinesCanJoin");
+        let message = condition["message"].as_str().unwrap_or_default();
+        assert!(message.contains(advice), "{message}");
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_loopback_address_machines_find_themselves() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    for (address, expected) in [
+        ("https://127.0.0.1:6443", ["False", "AddressUnusable"]),
+        // The machines' network may lead there.
+        ("https://169.254.1.1", ["Unknown", "NotChecked"]),
+        (&fixtures::server("berlin"), ["True", "CanJoin"]),
+    ] {
+        world.configure("berlin", &json!({"apiServerOverride": address}));
+        tokio::time::sleep(CHECKED_AGAIN * 2).await;
+        assert_eq!(can_join(&world), expected, "{address}");
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_machine_deployment_is_checked_with_six_requests_an_interval() {
     let names = ["workers", "others", "more"];
     let (world, process) = a_settled_world(&names).await;

@@ -1,30 +1,14 @@
 //! What the headers of a request say about the page that sent it.
 
-use std::net::{IpAddr, SocketAddr};
-
 use axum::http::{HeaderMap, HeaderName, header};
+
+use crate::admin::only;
 
 /// Sent by browsers: how the page that made a request is related to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Sent by proxies: the scheme of the client's request.
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORM: &str = "application/x-www-form-urlencoded";
-
-/// Returns true if the only host of a request is an address, `localhost` or one of these names. Any
-/// other name may be a stranger's that leads here, so that a browser takes the stranger's page and
-/// ours for one site.
-pub fn is_host_of(headers: &HeaderMap, names: &[String]) -> bool {
-    let Some(host) = only(headers, &header::HOST) else {
-        return false;
-    };
-    if host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
-    {
-        return true;
-    }
-    let host = host.split_once(':').map_or(host, |(name, _)| name);
-    let mut names = names.iter().map(String::as_str).chain(["localhost"]);
-    names.any(|name| name.eq_ignore_ascii_case(host))
-}
 
 /// Returns true if a request was sent by a page of the same origin. Cookies ignore ports, also with
 /// `SameSite=Strict`; an origin does not.
@@ -65,15 +49,6 @@ pub fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item 
     pairs.filter_map(move |(key, value)| (key == name).then_some(value))
 }
 
-/// Returns the value of a header that a request has exactly once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let (value, None) = (values.next()?, values.next()) else {
-        return None;
-    };
-    value.to_str().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,31 +59,6 @@ mod tests {
             headers.append(*name, value.parse().expect("a value of a header"));
         }
         headers
-    }
-
-    #[test]
-    fn a_host_is_an_address_or_a_name_that_is_set() {
-        let names = ["osm.example".to_owned()];
-        for (host, expected) in [
-            ("127.0.0.1:8080", true),
-            ("10.0.0.1", true),
-            ("[::1]:8080", true),
-            ("[::1]", true),
-            ("LOCALHOST:1", true),
-            ("osm.example", true),
-            ("OSM.example:443", true),
-            ("evil.example", false),
-            ("osm.example.evil.example", false),
-            ("127.0.0.1.evil.example", false),
-            ("", false),
-        ] {
-            let sent = headers(&[("host", host)]);
-            assert_eq!(is_host_of(&sent, &names), expected, "{host:?}");
-        }
-        assert!(!is_host_of(&HeaderMap::new(), &names));
-        let two = headers(&[("host", "localhost"), ("host", "evil.example")]);
-        assert!(!is_host_of(&two, &names), "either could be meant");
-        assert!(!is_host_of(&headers(&[("host", "osm.example")]), &[]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::access::Refusal;
 use super::document;
+use crate::admin::hosts::UNKNOWN_HOST;
 
 /// Returns the answer to a program.
 pub fn line(refusal: Refusal) -> Response {
@@ -47,10 +48,7 @@ const fn message(refusal: Refusal) -> &'static str {
         Refusal::NotServed => {
             "beyond loopback, it is served with --fleet-page-token-file only, by osm run"
         }
-        Refusal::AnotherName => {
-            "this host is not known: ask by an address, as localhost, or by a name of \
-             --fleet-page-host"
-        }
+        Refusal::AnotherName => UNKNOWN_HOST,
         Refusal::ForeignOrigin => "another page sent this form",
         Refusal::NotAForm => "this is not a form",
         Refusal::NoTenant => "no tenant of this name is registered: /fleet lists all of them",

@@ -224,6 +224,7 @@ reasons! {
     AuthoritiesDiffer: Error, Operator =>
         "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`, so that both have the \
         authority of the machines' API server.",
+    AddressUnusable: Error, Operator => "Correct `apiServerOverride` or `cluster-info`.",
     CertificateRefused: Error, Operator =>
         "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`. A registration \
         through a relay puts the relay's authority into documents: set `kubernetesCABundle` to \

@@ -203,10 +203,7 @@ fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyR
     let mut needs = rights::in_management()?;
     let replicas = needs.remove(NAMESPACE).unwrap_or_default();
     let everywhere = needs.remove("").unwrap_or_default();
-    let is_identity = |rule: &k8s_openapi::api::rbac::v1::PolicyRule| {
-        let names = rule.resource_names.iter().flatten();
-        names.eq([KUBE_SYSTEM])
-    };
+    let is_identity = |rule: &k8s_openapi::api::rbac::v1::PolicyRule| rule.resource_names.is_some();
     Ok(match which {
         "replicas" => replicas,
         "kube-system" => everywhere.into_iter().filter(is_identity).collect(),

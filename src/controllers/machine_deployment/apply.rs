@@ -427,7 +427,7 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
 mod tests;
 
 /// Returns the finalizers of an object that is being deleted.
-fn held_by(metadata: &ObjectMeta) -> Option<String> {
+pub(in crate::controllers) fn held_by(metadata: &ObjectMeta) -> Option<String> {
     metadata.deletion_timestamp.as_ref()?;
     let finalizers = metadata.finalizers.as_ref()?;
     Some(finalizers.join(", "))

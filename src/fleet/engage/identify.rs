@@ -10,6 +10,7 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{Home, UID_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster},
 };
+use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, excerpt};
 
 /// The `ConfigMap` in `kube-system` that every API server creates, and keeps.
@@ -35,7 +36,27 @@ pub async fn identity(worker: &Client, home: Home) -> Result<Option<String>, kub
     }
 }
 
-/// Checks that this is the same cluster as before.
+/// Returns the uid of the same object of the management cluster.
+async fn of_management(params: &Params<'_>, home: Home) -> Result<String, EngageError> {
+    if home == Home::Management {
+        return Ok(params.shared.management_uid.clone());
+    }
+    let found = identity(&params.management.client(), home).await;
+    let found = found.map_err(|error| {
+        EngageError::failed(
+            ConditionType::Claimed,
+            Reason::ClaimFailed,
+            format!(
+                "cannot read whether this is the management cluster (ConfigMap \
+                 {KUBE_SYSTEM}/{AUTHENTICATION} there): {}",
+                chain(&error)
+            ),
+        )
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Checks that this is the same cluster as before, and not the management cluster.
 pub(super) async fn identify(
     params: &Params<'_>,
     worker: &Client,
@@ -46,7 +67,7 @@ pub(super) async fn identify(
         .map_err(|error| not_connected(&error))?;
     // The pinned uid has at most this number of characters, and is compared with it.
     let found = excerpt(&found.unwrap_or_default(), UID_CHARACTERS_MAX);
-    if found == params.shared.management_uid {
+    if found == of_management(params, own.spec.home).await? {
         return Err(EngageError::refused(
             ConditionType::Registered,
             Reason::KubeconfigRefused,

@@ -52,11 +52,6 @@ impl Namespace {
         self.considered.values()
     }
 
-    /// Returns true if no inventory has a registration here.
-    pub fn is_gone(&self) -> bool {
-        self.living().is_empty()
-    }
-
     /// Returns true if nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.considered.is_empty() && self.left_out.is_empty()

@@ -15,7 +15,7 @@ use crate::fleet::{
     discovery::{Gone, KubeconfigText, Registration},
     sharding::suspicion::Suspicion,
 };
-use crate::tenant::id::RegistrationId;
+use crate::tenant::{id::RegistrationId, report::Report};
 
 /// States whether a registration owns its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +88,13 @@ impl RegisteredCluster {
         last.as_ref()
             .map(|own| own.spec.on_removal)
             .unwrap_or_default()
+    }
+
+    /// Returns true if it is registered, and this process has engaged the cluster with this uid for
+    /// it.
+    pub fn is_of(&self, cluster_uid: &str) -> bool {
+        let engaged = |report: &Report| report.cluster_uid.as_deref() == Some(cluster_uid);
+        self.registration.borrow().is_some() && self.status.read(engaged)
     }
 
     /// Returns true if the kubeconfig of a registration is needed and was not read.

@@ -88,7 +88,7 @@ fn page_of_the_webhooks() -> String {
         page.clear();
         let mut stream = TcpStream::connect(&address).expect("it listens");
         stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .expect("it reads");
         stream.read_to_string(&mut page).expect("it answers");
     }
