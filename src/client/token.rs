@@ -11,9 +11,12 @@ use tokio::sync::OnceCell;
 
 use crate::tenant::{access::renewal::ServiceAccountName, secret_text::SecretText};
 
+/// The longest token of a ServiceAccount. Clusters issue them with about 1,000 bytes.
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+
 /// Requests a token for a ServiceAccount, for this audience or the API server itself, and valid for
 /// this number of seconds. The API server may grant less. Returns what it has answered, which may
-/// be anything.
+/// be anything of up to [`TOKEN_BYTES_MAX`] bytes: a longer text is none.
 ///
 /// # Errors
 ///
@@ -37,6 +40,7 @@ pub async fn request(
         .create_token_request(&account.name, &PostParams::default(), &asked)
         .await?;
     let token = answer.status.and_then(|status| status.token);
+    let token = token.filter(|token| token.len() <= TOKEN_BYTES_MAX);
     Ok(SecretText::new(token.unwrap_or_default()))
 }
 

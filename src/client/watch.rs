@@ -7,7 +7,14 @@
 //! The order matters: a watcher that fails to list yields an event between two errors. A backoff
 //! that sees that event starts again from its first delay, about once a second without end.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    error::Error,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -121,23 +128,34 @@ where
     })
 }
 
-/// The error for a list with more objects than are kept.
+/// The error for more objects than are kept.
 #[derive(Debug, thiserror::Error)]
-#[error("the list has more than {0} objects")]
+#[error("there are more than {0} objects")]
 struct ListTooLong(usize);
 
-/// Returns a function for [`relisted`] that refuses a list with more objects than this.
-pub fn list_of_at_most<K>(
+/// Returns a function for [`relisted`] that refuses more objects than this, in a list and in the
+/// events after it. It keeps a digest of each name.
+pub fn list_of_at_most<K: Resource>(
     objects_max: usize,
 ) -> impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send {
-    let mut listed = 0;
+    let digests = RandomState::new();
+    let mut known = HashSet::new();
     move |event| {
+        let digest = |object: &K| {
+            let meta = object.meta();
+            digests.hash_one((&meta.namespace, &meta.name))
+        };
         match &event {
-            Event::Init => listed = 0,
-            Event::InitApply(_) => listed += 1,
-            Event::InitDone | Event::Apply(_) | Event::Delete(_) => {}
+            Event::Init => known.clear(),
+            Event::InitApply(object) | Event::Apply(object) => {
+                known.insert(digest(object));
+            }
+            Event::Delete(object) => {
+                known.remove(&digest(object));
+            }
+            Event::InitDone => {}
         }
-        if listed > objects_max {
+        if known.len() > objects_max {
             let too_long = kube::Error::Service(ListTooLong(objects_max).into());
             return Err(watcher::Error::InitialListFailed(too_long));
         }
@@ -363,15 +381,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_of_too_many_objects_starts_over_and_does_not_end() {
         let watch = |_| {
-            let objects = (0..3).map(|_| Event::InitApply(ConfigMap::default()));
+            let objects = ["a", "b", "c"].map(|name| Event::InitApply(named(name)));
             let list = std::iter::once(Event::Init).chain(objects);
             stream::iter(list.chain([Event::InitDone]).map(Ok))
         };
         let mut events = Box::pin(relisted(RELIST, 100, watch, list_of_at_most(2)).skip(3));
         let refused = events.next().await.unwrap().unwrap_err();
         let why = refusal(&refused).map(ToString::to_string);
-        assert_eq!(why.as_deref(), Some("the list has more than 2 objects"));
+        assert_eq!(why.as_deref(), Some("there are more than 2 objects"));
         assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+    }
+
+    #[test]
+    fn objects_that_come_after_the_list_count_and_those_that_go_do_not() {
+        let mut admit = list_of_at_most(2);
+        let mut is_admitted = |event| admit(event).is_ok();
+        assert!(is_admitted(Event::Init));
+        assert!(is_admitted(Event::InitApply(named("a"))));
+        assert!(is_admitted(Event::InitDone));
+        for _ in 0..3 {
+            assert!(is_admitted(Event::Apply(named("a"))));
+            assert!(is_admitted(Event::Apply(named("b"))));
+            assert!(is_admitted(Event::Delete(named("b"))));
+        }
+        assert!(is_admitted(Event::Apply(named("b"))));
+        assert!(!is_admitted(Event::Apply(named("c"))));
+        assert!(is_admitted(Event::Init));
+        assert!(is_admitted(Event::InitApply(named("d"))));
+    }
+
+    fn named(name: &str) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.to_owned());
+        map
     }
 
     #[tokio::test(start_paused = true)]

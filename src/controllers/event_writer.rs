@@ -18,6 +18,9 @@ use crate::fleet::{engagement::Engagement, events};
 use crate::tenant::mode::Right;
 
 const REPORTER: &str = "osm";
+/// A recorder keeps what it has written for six minutes, and a worker cluster chooses the names and
+/// the number of its machine deployments. After this number of Events, another recorder begins.
+const EVENTS_PER_RECORDER: usize = 256;
 
 /// Writes Events in the worker cluster.
 pub struct EventWriter {
@@ -31,7 +34,7 @@ pub struct EventWriter {
 enum Group {
     /// `events.k8s.io`, which counts repeated Events in one object. The recorder is created with
     /// the first Event.
-    Series(Mutex<Option<Recorder>>),
+    Series(Mutex<Option<(Recorder, usize)>>),
     /// The core group. Each Event is an object of its own.
     Core,
 }
@@ -71,10 +74,14 @@ impl EventWriter {
     async fn create(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
         match &self.group {
             Group::Series(recorder) => {
-                let recorder = recorder
-                    .lock()
-                    .get_or_insert_with(|| a_recorder(&self.worker))
-                    .clone();
+                let recorder = {
+                    let mut recorder = recorder.lock();
+                    recorder.take_if(|(_, count)| *count >= EVENTS_PER_RECORDER);
+                    let (recorder, count) =
+                        recorder.get_or_insert_with(|| (a_recorder(&self.worker), 0));
+                    *count += 1;
+                    recorder.clone()
+                };
                 recorder.publish(event, about).await
             }
             Group::Core => {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     context::Context,
-    state::registry_credentials::{CredentialsError, Refreshed},
+    state::registry_credentials::{CREDENTIALS_KIB_MAX, CredentialsError, Refreshed},
 };
 use crate::render::input::RegistryCredential;
 use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
@@ -82,6 +82,10 @@ fn parse(
         key: key.to_owned(),
     };
     let data = secret.data.unwrap_or_default();
+    let bytes: usize = data.values().map(|value| value.0.len()).sum();
+    if bytes > CREDENTIALS_KIB_MAX << 10 {
+        return Err(CredentialsError::TooLarge(name.to_owned()));
+    }
     let found: BTreeMap<String, Credential> = if secret.type_.as_deref() == Some(DOCKER_CONFIG) {
         let json = data
             .get(DOCKER_CONFIG_KEY)
@@ -104,11 +108,14 @@ fn parse(
         .collect())
 }
 
-/// Returns the host of a key that is a URL, and any other key as it is.
+/// Returns the host of a key that is a URL, with its port, and any other key as it is.
 fn host(key: &str) -> String {
-    match key.parse::<http::Uri>() {
-        Ok(uri) if uri.scheme().is_some() => uri.host().unwrap_or(key).to_owned(),
-        _ => key.to_owned(),
+    let uri = key.parse::<http::Uri>().ok();
+    let uri = uri.filter(|uri| uri.scheme().is_some());
+    match uri.as_ref().and_then(|uri| Some((uri.host()?, uri.port()))) {
+        Some((host, Some(port))) => format!("{host}:{port}"),
+        Some((host, None)) => host.to_owned(),
+        None => key.to_owned(),
     }
 }
 
@@ -120,5 +127,50 @@ impl From<Credential> for RegistryCredential {
             auth: SecretText::new(credential.auth),
             identity_token: SecretText::new(credential.identitytoken),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    use super::*;
+
+    fn registries(key: &str, json: &serde_json::Value) -> Result<Vec<String>, CredentialsError> {
+        let json = ByteString(json.to_string().into_bytes());
+        let secret = Secret {
+            type_: Some(DOCKER_CONFIG.to_owned()),
+            data: Some([(key.to_owned(), json)].into()),
+            ..Secret::default()
+        };
+        Ok(parse("pull", secret)?.into_keys().collect())
+    }
+
+    #[test]
+    fn a_registry_is_the_host_and_port_of_a_url() {
+        for (key, expected) in [
+            ("https://index.docker.io/v1/", "index.docker.io"),
+            ("https://own.example:5000", "own.example:5000"),
+            ("http://user@own.example:5000/v2/", "own.example:5000"),
+            ("https://[fd00::a]:5000", "[fd00::a]:5000"),
+            ("own.example:5000", "own.example:5000"),
+            ("ghcr.io", "ghcr.io"),
+        ] {
+            let config = json!({"auths": {key: {"auth": "dTpw"}}});
+            assert_eq!(registries(DOCKER_CONFIG_KEY, &config).unwrap(), [expected]);
+        }
+    }
+
+    #[test]
+    fn more_credentials_than_documents_can_have_are_refused() {
+        let many = |bytes| json!({"auths": {"r.example": {"auth": "a".repeat(bytes)}}});
+        assert!(registries(DOCKER_CONFIG_KEY, &many(200 << 10)).is_ok());
+        let refused = registries(DOCKER_CONFIG_KEY, &many(256 << 10)).unwrap_err();
+        let message = refused.to_string();
+        assert_eq!(
+            message,
+            "Secret pull: it has more than 256 KiB of credentials"
+        );
     }
 }

@@ -16,7 +16,7 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY},
     reason::Reason,
 };
-use crate::client::{pages::Pages, retry_delay::RetryDelay};
+use crate::client::{pages::Pages, retry_delay::RetryDelay, token::TOKEN_BYTES_MAX};
 use crate::tenant::{
     access::{self, AccessError},
     cluster_info::ClusterInfo,
@@ -31,8 +31,6 @@ const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 
 /// The longest kubeconfig in cluster-info. A certificate authority takes 2 KiB.
 const KUBECONFIG_KIB_MAX: usize = 256;
-/// The longest token of a ServiceAccount. Clusters issue them with about 1,000 bytes.
-pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// The page size of endpoint slices. Each has at most 1,000 endpoints, and usually one.
 const PAGE: u32 = 10;
 

@@ -29,11 +29,11 @@ use crate::api::{
     reason::Reason,
     worker_cluster,
 };
+use crate::client::token::TOKEN_BYTES_MAX;
 use crate::controllers::{
     context::Context, queue::triggers::Affected, state::node_credentials::CachedToken,
 };
 use crate::fleet::{
-    cluster_info::TOKEN_BYTES_MAX,
     prerequisites::token_of,
     removal::{self, Credentials},
 };

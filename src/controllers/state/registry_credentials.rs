@@ -8,6 +8,9 @@ use crate::render::input::RegistryCredential;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::RegistrationId, mode::NamespacedName};
 
+/// The largest credentials that are read. Those of a registry have about 200 bytes; a token that a
+/// cloud issues has up to 2 KiB.
+pub const CREDENTIALS_KIB_MAX: usize = 256;
 /// After this many refusals in a row, the right is missing. An API server that has just started may
 /// refuse what it allows a moment later.
 const REFUSALS: u32 = 3;
@@ -103,6 +106,9 @@ pub enum CredentialsError {
     /// The Secret does not exist.
     #[error("spec.registryCredentialsSecretRef: Secret {0} does not exist")]
     Missing(String),
+    /// It is larger than what is kept.
+    #[error("Secret {0}: it has more than {CREDENTIALS_KIB_MAX} KiB of credentials")]
+    TooLarge(String),
     /// A value is malformed. It is not included in the error, because it may be a password.
     #[error("Secret {secret}, key {key}: not a JSON object of credentials")]
     Malformed {

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use osm_tenant::secret_text::SecretText;
 
 /// The length of a shortened digest, in hexadecimal characters: 64 bits.
-const SHORT_CHARACTERS: usize = 16;
+pub const SHORT_CHARACTERS: usize = 16;
 
 /// A keyed digest, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,13 +11,16 @@ use std::fmt;
 
 use super::{
     desired::Desired,
-    digest::Digest,
+    digest::{Digest, SHORT_CHARACTERS},
     observed::{Observed, Seen},
 };
 use osm_api::{
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::{CONTENT, MACHINES_MADE_FROM, MADE_FOR_REVISION, REPLACED_FOR, REVISION},
 };
+
+/// The longest revision of which machines are replaced. machine-controller counts from 1.
+const REVISION_CHARACTERS_MAX: usize = 20;
 
 /// What the machines of one revision were created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +35,15 @@ pub struct MadeFrom {
 }
 
 impl MadeFrom {
-    /// Parses an annotation's value. Returns `None` if it has fewer than three words, so we did not
-    /// write it.
+    /// Parses an annotation's value. Returns `None` if it has fewer than three words, or longer
+    /// ones than ours, so we did not write it.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.rsplitn(3, ' ');
         let key = words.next()?.to_owned();
         let content = words.next()?.to_owned();
         let revision = words.next()?.to_owned();
-        Some(Self {
+        let is_short = key.len().max(content.len()) <= SHORT_CHARACTERS;
+        (is_short && revision.len() <= REVISION_CHARACTERS_MAX).then_some(Self {
             revision,
             content,
             key,
@@ -74,6 +78,9 @@ impl Machines {
 pub fn machines(desired: &Desired, observed: &Observed) -> Option<Machines> {
     let key = desired.machines_key.as_ref()?.short().to_owned();
     let revision = &desired.provenance.revision;
+    if revision.len() > REVISION_CHARACTERS_MAX {
+        return None;
+    }
     let content = provisioning_digest(desired, observed)?;
     // The machines of this revision were created from the document that is stored for it.
     let stored = observed.provisioning.as_ref();

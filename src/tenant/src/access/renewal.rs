@@ -17,6 +17,9 @@ pub struct ServiceAccountName {
     pub name: String,
 }
 
+/// In how many places of a kubeconfig a token is replaced. One with more would grow beyond measure.
+const PLACES_MAX: usize = 8;
+
 /// The claim of a JWT about its user.
 #[derive(Deserialize)]
 struct Claims {
@@ -66,7 +69,8 @@ pub fn with_token(
 ) -> Result<SecretBytes, NotRenewed> {
     let text = str::from_utf8(kubeconfig.expose()).map_err(|_| NotRenewed::InPieces)?;
     let before = access.credential.token().map_or("", SecretText::expose);
-    let renewed = SecretText::new(text.replace(before, token.expose())).to_bytes();
+    let renewed = text.replacen(before, token.expose(), PLACES_MAX);
+    let renewed = SecretText::new(renewed).to_bytes();
     let after = ClusterAccess::parse(renewed.expose(), rules);
     let after = after.map_err(|_| NotRenewed::NotForTheSameUser)?;
     if after.credential.token() == access.credential.token() {

@@ -42,6 +42,16 @@ fn a_kubeconfig_gets_another_token_of_the_same_user_and_nothing_else() {
 }
 
 #[test]
+fn a_token_that_stands_in_many_places_does_not_make_a_kubeconfig_grow() {
+    let (first, second) = (token_of("osm", 1), token_of("osm", 2_000_000));
+    let own = with(a_kubeconfig(&a_pki()), "/users/0/user/token", json!(first));
+    let repeated = format!("# {first}\n").repeat(100);
+    let before = format!("{}\n{repeated}", serde_json::to_string(&own).unwrap());
+    let after = renewed(&before, &second).unwrap();
+    assert!(after.len() - before.len() < 8 * second.len());
+}
+
+#[test]
 fn the_account_is_in_the_name_of_the_user() {
     let of = |user: &str| ServiceAccountName::of_user(user).map(|it| (it.namespace, it.name));
     let (namespace, name) = ("kube-system".to_owned(), "osm".to_owned());
