@@ -27,6 +27,7 @@ use crate::rules::{
     document::Document,
     lint::{is_profile, lint, lint_shape},
     rule::Severity,
+    settings,
     shape::{schema_of, similar},
 };
 use crate::settings::tenant_defaults;
@@ -60,6 +61,9 @@ impl SettingsFlags {
         refuse_shape(path, document, &schema_of(WorkerCluster::crd()))?;
         let cluster: WorkerCluster = serde_json::from_value(document.value.clone())
             .map_err(|_| anyhow::anyhow!("{}: not a WorkerCluster", path.display()))?;
+        if let Some(refused) = settings::refused(&cluster.spec) {
+            bail!("{}: {refused}", path.display());
+        }
         Ok(defaults.with(&cluster.spec))
     }
 }

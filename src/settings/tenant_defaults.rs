@@ -2,8 +2,15 @@
 
 use std::path::Path;
 
+use kube::CustomResourceExt as _;
+use serde_json::{Value, json};
+
 use super::{InvalidSetting, yaml_file::YamlFile};
-use crate::api::worker_cluster::WorkerClusterSpec;
+use crate::api::worker_cluster::{WorkerCluster, WorkerClusterSpec};
+use crate::rules::{
+    settings,
+    shape::{mismatches, schema_of},
+};
 use crate::tenant::settings::TenantSettings;
 
 /// Fields of a spec that speak of one tenant, or of what is done with it.
@@ -37,7 +44,7 @@ pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSet
             "fields of a WorkerCluster's spec are expected: {why}"
         ))
     };
-    let serde_json::Value::Object(mut spec) = file.read()? else {
+    let Value::Object(mut spec) = file.read()? else {
         return Err(refused("it is not a map".to_owned()));
     };
     for field in NOT_DEFAULTS {
@@ -45,16 +52,19 @@ pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSet
             return Err(refused(format!("{field} is a tenant's own")));
         }
     }
-    spec.insert(
-        "kubeconfigSecretRef".to_owned(),
-        serde_json::json!({"name": ""}),
-    );
-    let given: Vec<String> = spec.keys().cloned().collect();
+    spec.insert("kubeconfigSecretRef".to_owned(), json!({"name": "none"}));
+    let spec = Value::from(spec);
+    let mut schema = schema_of(WorkerCluster::crd());
+    let schema = schema.pointer_mut("/properties/spec").map(Value::take);
+    let schema = schema.unwrap_or_default();
+    if let Some(first) = mismatches(&schema, &spec, "").first() {
+        let (message, fix) = first.sentences();
+        return Err(refused(format!("{message}; {fix}")));
+    }
     let spec: WorkerClusterSpec =
-        serde_json::from_value(spec.into()).map_err(|error| refused(error.to_string()))?;
-    let known = serde_json::to_value(&spec).expect("a spec is plain values");
-    if let Some(unknown) = given.iter().find(|field| known.get(field).is_none()) {
-        return Err(refused(format!("{unknown} is unknown, or empty")));
+        serde_json::from_value(spec).map_err(|error| refused(error.to_string()))?;
+    if let Some(why) = settings::refused(&spec) {
+        return Err(refused(why));
     }
     defaults
         .with(&spec)

@@ -1,8 +1,15 @@
 //! Settings that cannot work, and defaults that can.
 
 use clap::Parser;
+use fake_cluster::Cluster;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, PostParams},
+};
+use serde_json::json;
 
 use super::*;
+use crate::api::worker_cluster::WorkerCluster;
 use crate::tenant::host::Host;
 
 #[derive(Parser)]
@@ -70,11 +77,82 @@ fn tenant_defaults_are_a_spec_without_what_is_one_tenants_own() {
     assert_eq!(defaults.tenant_defaults.pause_image, "mirror/pause");
     for (text, expected) in [
         ("paused: true", "paused is a tenant's own"),
-        ("clusterDns: [10.0.0.10]", "clusterDns is unknown"),
+        (
+            "clusterDns: [10.0.0.10]",
+            "clusterDns: no such field exists, and the API server would drop it; did you mean \
+             `clusterDNS`?",
+        ),
+        ("noProxy: \"a\\nb\"", "noProxy: the value must match"),
         ("clusterDNS: [there]", "`there` is not an IP address"),
         ("- a", "spec are expected: it is not a map"),
     ] {
         let refused = with(text).unwrap_err();
         assert!(refused.contains(expected), "{text}: {refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenant_defaults_are_refused_as_the_api_server_refuses_them_in_a_worker_cluster() {
+    let cluster = Cluster::default();
+    let definition = include_str!("../../manifests/crds/workerclusters.yaml");
+    cluster.apply_yaml(definition).unwrap();
+    let created: Api<DynamicObject> = Api::namespaced_with(
+        cluster.client(),
+        "default",
+        &ApiResource::erase::<WorkerCluster>(&()),
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (field, value, is_taken) in [
+        ("httpProxy", json!("http://proxy.example:3128"), true),
+        ("httpProxy", json!("proxy.example:3128"), true),
+        ("httpProxy", json!("proxy.example"), false),
+        ("httpProxy", json!("user@proxy.example"), true),
+        ("httpProxy", json!(""), true),
+        ("noProxy", json!(".svc\n"), false),
+        ("hostCABundle", json!("certificate"), false),
+        ("hostCABundle", json!(""), true),
+        ("kubernetesCABundle", json!("certificate"), false),
+        ("pauseImage", json!("pause:3.10"), true),
+        ("pauseImage", json!("pause 3.10"), false),
+        ("insecureRegistries", json!(["r.example:5000/a"]), true),
+        ("insecureRegistries", json!(["http://r.example"]), false),
+        (
+            "registryMirrors",
+            json!({"r": ["m.example", "localhost/a"]}),
+            true,
+        ),
+        (
+            "registryMirrors",
+            json!({"r": ["m.example", "mirror"]}),
+            false,
+        ),
+        (
+            "registryMirrors",
+            json!({"r": vec!["m.example"; 17]}),
+            false,
+        ),
+        ("initialTaints", json!("a=b:NoSchedule,c:NoExecute"), true),
+        ("initialTaints", json!("a=b"), false),
+        ("clusterDNS", json!(["10.0.0.10", "fd00::a"]), true),
+        ("clusterDNS", json!(["10.0.0"]), false),
+        ("apiServerOverride", json!("http://api.example"), false),
+        ("kubeletFeatureGates", json!({"A": "true"}), false),
+        ("storedConfig", json!("Anything"), false),
+        ("externalCloudProvider", json!(null), true),
+    ] {
+        let object = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"generateName": "a-"},
+            "spec": {"kubeconfigSecretRef": {"name": "worker"}, field: value},
+        });
+        let object = serde_json::from_value(object).unwrap();
+        let answer = created.create(&PostParams::default(), &object).await;
+        assert_eq!(answer.is_ok(), is_taken, "{field}: {value}: {answer:?}");
+        std::fs::write(file.path(), json!({field: value}).to_string()).unwrap();
+        let read = check(&["--tenant-defaults", file.path().to_str().unwrap()]);
+        assert_eq!(read.is_ok(), is_taken, "{field}: {value}");
+        if let Err(refused) = read {
+            assert!(refused.contains(field), "{refused}");
+        }
     }
 }

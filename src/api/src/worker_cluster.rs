@@ -1,7 +1,7 @@
 //! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
 
 mod credentials;
-mod limits;
+pub mod limits;
 mod rollout;
 
 use std::collections::BTreeMap;

@@ -49,6 +49,7 @@ pub(super) use convert::HalfConverter;
 pub(super) use data::variables;
 pub(super) use go_functions::{PREFIX, add_to as offer};
 pub(super) use value::printed_parts;
+pub use yaml::key_as_read;
 
 use parser::parse;
 use second_pass::is_plain;

@@ -44,13 +44,22 @@ const IMAGE_GC_HIGH_THRESHOLD_DEFAULT: i32 = 85;
 /// How long a kubelet keeps an unused image if it is not configured, or configured with zero.
 const IMAGE_MINIMUM_GC_AGE_DEFAULT: GoDuration = GoDuration::new(120_000_000_000);
 
+/// The signals at which a kubelet evicts pods by default, on Linux. Those that the annotation
+/// `EvictionHard` leaves out do not count any more.
+const EVICTION_SIGNALS: [&str; 4] = [
+    "imagefs.available",
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+];
+
 /// Returns the name of the setting that an annotation's key is for, which may not exist.
 pub fn setting(key: &str) -> Option<&str> {
     let rest = key.strip_prefix(PREFIX)?;
     rest.split_once('/').map(|(_, name)| name)
 }
 
-/// An annotation with a value that no kubelet accepts.
+/// An annotation with a value that no kubelet accepts, or that it takes otherwise than it seems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The annotation's key.
@@ -71,6 +80,32 @@ impl From<Fault> for RenderError {
 /// Returns every annotation with a value that no kubelet accepts.
 pub fn faults(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
     KubeletSettings::read(annotations).1
+}
+
+/// Returns every annotation with a value that a kubelet takes otherwise than it seems.
+pub fn surprises(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+    let settings = KubeletSettings::read(annotations).0;
+    let zero = settings.max_pods.filter(|most| *most == 0).map(|_| {
+        let reason = "a kubelet takes 0 as its default, 110";
+        ("MaxPods", reason.to_owned())
+    });
+    let own = settings
+        .eviction_hard
+        .as_ref()
+        .filter(|own| !own.is_empty());
+    let missing = own.and_then(|own| {
+        let missing = EVICTION_SIGNALS.into_iter();
+        let missing: Vec<&str> = missing.filter(|it| !own.contains_key(*it)).collect();
+        let reason = format!("no pod is evicted any more by {}", missing.join(", "));
+        (!missing.is_empty()).then_some(("EvictionHard", reason))
+    });
+    let found = zero.into_iter().chain(missing);
+    let faults = found.filter_map(|(name, reason)| {
+        let mut keys = annotations.keys();
+        let annotation = keys.rfind(|key| setting(key) == Some(name))?.clone();
+        Some(Fault { annotation, reason })
+    });
+    faults.collect()
 }
 
 /// The settings of the kubelet in a machine deployment's annotations.

@@ -45,6 +45,7 @@ pub mod user_data;
 mod version;
 
 pub use error::{Half, RenderError};
+pub use go_template::key_as_read;
 pub use input::RenderInput;
 pub use limits::Limits;
 pub use user_data::UserData;

@@ -1,5 +1,6 @@
-//! Remarks on a machine deployment: annotations with values that no kubelet accepts, with names
-//! that nothing reads, or in the wrong place, and a kubelet that is not supported.
+//! Remarks on a machine deployment: annotations with values that no kubelet accepts or that it
+//! takes otherwise than they seem, with names that nothing reads, or in the wrong place, a kubelet
+//! that is not supported, and a name by which documents are overridden.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,14 @@ use osm_api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},
 };
-use osm_render::kubelet::{FEATURE_GATES_PREFIX, SETTINGS, faults, setting};
+use osm_render::kubelet::{FEATURE_GATES_PREFIX, SETTINGS, faults, setting, surprises};
 
 /// The field that annotations are read from.
 const OWN: &str = "metadata.annotations";
 /// The field of the machines' annotations.
 const TEMPLATE: &str = "spec.template.metadata.annotations";
+/// The field of its name.
+const NAME: &str = "metadata.name";
 /// The field of the kubelet's version.
 const KUBELET: &str = "spec.template.spec.versions.kubelet";
 
@@ -55,6 +58,7 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
     let template = machine_deployment.spec.template.metadata.as_ref();
     let template = template.and_then(|metadata| metadata.annotations.as_ref());
     let mut remarks = refused(own);
+    remarks.extend(surprising(own));
     remarks.extend(own.keys().filter_map(|key| unknown(key)));
     let misplaced = template.into_iter().flat_map(BTreeMap::keys);
     remarks.extend(misplaced.filter(|key| is_ours(key)).map(|key| {
@@ -71,7 +75,33 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
         message: format!("{KUBELET}: {problem}"),
         fix: "write a version that Kubernetes has released, of one of these minors".to_owned(),
     }));
+    let name = machine_deployment.name_any();
+    remarks.extend(
+        name.starts_with(|it: char| it.is_ascii_digit())
+            .then(|| Remark {
+                rule: Rule::DOCUMENT_ORDER,
+                field: NAME.to_owned(),
+                message: format!(
+                    "{NAME}: cloud-init reads /etc/cloud/cloud.cfg.d by name, so that files of the \
+                 image such as 90_dpkg.cfg may override `{name}-…`"
+                ),
+                fix: "begin the name with a letter".to_owned(),
+            }),
+    );
     remarks
+}
+
+fn surprising(own: &BTreeMap<String, String>) -> Vec<Remark> {
+    let fix = |name: Option<&str>| match name {
+        Some("EvictionHard") => "name them, too, unless that is intended",
+        _ => "write a positive number",
+    };
+    let found = surprises(own).into_iter().map(|found| {
+        let fix = fix(setting(&found.annotation)).to_owned();
+        let place = (OWN, found.annotation.as_str());
+        Remark::new(Rule::KUBELET_EFFECT, place, &found.reason, fix)
+    });
+    found.collect()
 }
 
 fn refused(own: &BTreeMap<String, String>) -> Vec<Remark> {
@@ -125,6 +155,7 @@ mod tests {
             "metadata": {"name": "workers", "annotations": {
                 key("MaxPods"): "-1",
                 key("evictionhard"): "",
+                key("EvictionHard"): "memory.available<100Mi,nodefs.available<10%",
                 key("Bogus"): "1",
                 key("KubeReserved"): "cpu=1",
                 PROFILE: "osp-ubuntu",
@@ -143,6 +174,10 @@ mod tests {
                  that a kubelet accepts; with this one, no machine is created"
             ),
             format!(
+                "metadata.annotations.{KUBELET}/EvictionHard: no pod is evicted any more by \
+                 imagefs.available, nodefs.inodesFree; name them, too, unless that is intended"
+            ),
+            format!(
                 "metadata.annotations.{KUBELET}/Bogus: no kubelet setting `Bogus` exists, and \
                  nothing reads it; write one of {}",
                 SETTINGS.join(", ")
@@ -159,6 +194,31 @@ mod tests {
                 "{TEMPLATE}.{KUBELET}/KubeReserved: it has no effect here, because only those of \
                  the machine deployment itself are read; move it to metadata.annotations"
             ),
+        ];
+        let found: Vec<String> = found.iter().map(Remark::sentence).collect();
+        assert_eq!(found, expected);
+    }
+    #[test]
+    fn what_a_kubelet_or_cloud_init_takes_otherwise_than_it_seems_is_said() {
+        let machine_deployment = serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1",
+            "kind": "MachineDeployment",
+            "metadata": {"name": "4-workers", "annotations": {
+                format!("{KUBELET}/MaxPods"): "0",
+                format!("{KUBELET}/EvictionHard"): "imagefs.available<15%,memory.available<1Gi,\
+                    nodefs.available<10%,nodefs.inodesFree<5%",
+            }},
+            "spec": {"template": {}},
+        }));
+        let found = remarks(&machine_deployment.expect("it is a machine deployment"));
+        let expected = [
+            format!(
+                "metadata.annotations.{KUBELET}/MaxPods: a kubelet takes 0 as its default, 110; \
+                 write a positive number"
+            ),
+            "metadata.name: cloud-init reads /etc/cloud/cloud.cfg.d by name, so that files of the \
+             image such as 90_dpkg.cfg may override `4-workers-…`; begin the name with a letter"
+                .to_owned(),
         ];
         let found: Vec<String> = found.iter().map(Remark::sentence).collect();
         assert_eq!(found, expected);

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, fmt};
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde_json::Value as Json;
 
+use osm_render::key_as_read;
+
 /// The maximum nesting depth: more than any profile needs, and small enough for any stack.
 const DEPTH_MAX: usize = 64;
 
@@ -54,6 +56,8 @@ struct Node {
     block: Option<Place>,
     /// A plain scalar's source text.
     plain: Option<String>,
+    /// The key that clients of the API server make of a plain one.
+    key: Option<String>,
 }
 
 impl Document {
@@ -136,6 +140,13 @@ impl Document {
     /// Returns a plain scalar's source text, before it is parsed as a number.
     pub fn written(&self, path: &str) -> Option<&str> {
         self.nodes.get(path)?.plain.as_deref()
+    }
+
+    /// Returns the fields whose plain key clients of the API server make another one of, and that
+    /// one.
+    pub fn misread_keys(&self) -> impl Iterator<Item = (&str, &str)> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|(path, node)| Some((path.as_str(), node.key.as_deref()?)))
     }
 
     fn nearest(&self, path: &str) -> Option<&Node> {
@@ -234,6 +245,7 @@ impl<'t> Places<'t> {
             place,
             block: None,
             plain: None,
+            key: None,
         };
         if let Event::Scalar(text, style, ..) = &event {
             node.plain = (*style == ScalarStyle::Plain).then(|| text.clone().into_owned());
@@ -269,12 +281,18 @@ impl<'t> Places<'t> {
     fn map(&mut self, path: &str, depth: usize) -> Option<()> {
         loop {
             let (event, span) = self.next()?;
-            let name = match &event {
+            let (name, key) = match &event {
                 Event::MappingEnd => return Some(()),
-                Event::Scalar(text, ..) => field(path, text),
+                Event::Scalar(text, ScalarStyle::Plain, ..) => {
+                    (field(path, text), key_as_read(text))
+                }
+                Event::Scalar(text, ..) => (field(path, text), None),
                 _ => return None,
             };
             self.node((event, span), &name, depth + 1)?;
+            if let Some(node) = self.nodes.get_mut(&name) {
+                node.key = key;
+            }
             let value = self.next()?;
             self.node(value, &name, depth + 1)?;
         }

@@ -13,5 +13,6 @@ pub mod machine_deployment;
 pub mod profile;
 pub mod rule;
 pub mod sample;
+pub mod settings;
 pub mod shape;
 pub mod user_data;

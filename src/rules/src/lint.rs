@@ -102,6 +102,9 @@ pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
     let machine_deployments = documents.iter().filter(|it| is_machine_deployment(it));
     findings.extend(machine_deployments.flat_map(lint_machine_deployment));
     let is_known = |document| is_profile(document) || is_machine_deployment(document);
+    for document in documents.iter().filter(|it| is_known(it)) {
+        findings.extend(misread_keys(document).map(|it| it.at(document)));
+    }
     if !documents.iter().any(is_known) {
         let first = documents.first();
         findings.push(Finding {
@@ -150,14 +153,18 @@ fn lint_machine_deployment(document: &Document) -> Vec<Finding> {
 
 fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
     let mut findings = check_object(&document.value);
-    let found = mismatches(
+    let mut found = mismatches(
         &schema_of(OperatingSystemProfile::crd()),
         &document.value,
         "",
     );
-    // Unknown fields, which the API server drops, do not prevent decoding; other mismatches do.
+    // The rule of the version says more.
+    let is_refused = |it: &Mismatch| matches!(it.kind, MismatchKind::Refused { .. });
+    found.retain(|it| it.path != "spec.version" || !is_refused(it));
+    // Unknown fields, which the API server drops, and values beyond their limits do not prevent
+    // decoding; other mismatches do.
     let is_refused =
-        |mismatch: &Mismatch| !matches!(mismatch.kind, MismatchKind::UnknownField { .. });
+        |it: &Mismatch| !is_refused(it) && !matches!(it.kind, MismatchKind::UnknownField { .. });
     let is_whole = !found.iter().any(is_refused);
     findings.extend(
         found
@@ -329,44 +336,40 @@ fn check_object(value: &Json) -> Vec<FieldFinding> {
 /// Returns the differences between a document and the schema of its kind. A value is quoted only if
 /// the schema lists the allowed values.
 pub fn lint_shape(document: &Document, schema: &Json) -> Vec<Finding> {
-    mismatches(schema, &document.value, "")
-        .into_iter()
-        .map(|mismatch| mismatch_finding(document, mismatch).at(document))
-        .collect()
+    let found = mismatches(schema, &document.value, "").into_iter();
+    let found = found.map(|mismatch| mismatch_finding(document, mismatch));
+    let found = found.chain(misread_keys(document));
+    found.map(|it| it.at(document)).collect()
+}
+
+fn misread_keys(document: &Document) -> impl Iterator<Item = FieldFinding> {
+    document.misread_keys().map(|(field, read)| {
+        let message = format!("{field}: kubectl reads this key as `{read}`");
+        FieldFinding::new(Rule::MISREAD_KEY, field, message, "put the key in quotes")
+    })
 }
 
 fn mismatch_finding(document: &Document, mismatch: Mismatch) -> FieldFinding {
+    let (message, fix) = mismatch.sentences();
     let field = mismatch.path;
     match mismatch.kind {
-        MismatchKind::UnknownField { similar } => FieldFinding::new(
-            Rule::UNKNOWN_FIELD,
-            &field,
-            format!("{field}: no such field exists, and the API server would drop it"),
-            similar.map_or("remove it".to_owned(), |name| {
-                format!("did you mean `{name}`?")
-            }),
-        ),
         MismatchKind::WrongType { .. } if files::is_octal(document, &field) => {
             files::octal_finding(document, &field)
         }
         MismatchKind::WrongType { expected } => {
-            let hint = match (expected.as_str(), document.written(&field)) {
+            let fix = match (expected.as_str(), document.written(&field)) {
                 ("string", Some(_)) => "put it in quotes".to_owned(),
-                _ => format!("write a value of type {expected}"),
+                _ => fix,
             };
-            let message = format!("{field}: the value is not of type {expected}");
-            FieldFinding::new(Rule::WRONG_TYPE, &field, message, hint)
+            FieldFinding::new(Rule::WRONG_TYPE, &field, message, fix)
         }
-        MismatchKind::WrongValue { found, allowed } => FieldFinding::new(
-            Rule::WRONG_VALUE,
-            &field,
-            format!("{field}: `{found}` is not allowed"),
-            format!("write one of {}", allowed.join(", ")),
-        ),
-        MismatchKind::Missing => {
-            let message = format!("{field}: it is missing");
-            FieldFinding::new(Rule::MISSING_FIELD, &field, message, "add it")
+        MismatchKind::UnknownField { .. } => {
+            FieldFinding::new(Rule::UNKNOWN_FIELD, &field, message, fix)
         }
+        MismatchKind::WrongValue { .. } | MismatchKind::Refused { .. } => {
+            FieldFinding::new(Rule::WRONG_VALUE, &field, message, fix)
+        }
+        MismatchKind::Missing => FieldFinding::new(Rule::MISSING_FIELD, &field, message, fix),
     }
 }
 

@@ -46,11 +46,15 @@ impl Rule {
         Self::error("wrong-type", "A value of another type than the field has.");
     pub const WRONG_VALUE: Self = Self::error(
         "wrong-value",
-        "A value that is none of those that the field allows.",
+        "A value that is none of those that the field allows, or beyond its limits.",
     );
     pub const UNKNOWN_NAME: Self = Self::warning(
         "unknown-name",
         "An operating system or a cloud provider that no machine deployment can use.",
+    );
+    pub const MISREAD_KEY: Self = Self::error(
+        "misread-key",
+        "A key without quotes that kubectl reads as another one, such as `on` or `1.0`.",
     );
     pub const MISSING_FIELD: Self =
         Self::error("missing-field", "A field that must be there is not.");
@@ -164,6 +168,10 @@ impl Rule {
         "kubelet-annotation",
         "A machine deployment's annotation with a value that no kubelet accepts.",
     );
+    pub const KUBELET_EFFECT: Self = Self::warning(
+        "kubelet-effect",
+        "A machine deployment's annotation that a kubelet takes otherwise than it seems.",
+    );
     pub const UNKNOWN_ANNOTATION: Self = Self::warning(
         "unknown-annotation",
         "A machine deployment's annotation for a kubelet setting that does not exist.",
@@ -173,6 +181,10 @@ impl Rule {
         "An annotation on a machine deployment's template, where it is not read.",
     );
 
+    pub const DOCUMENT_ORDER: Self = Self::warning(
+        "document-order",
+        "A machine deployment whose name lets files of the image override its document.",
+    );
     pub const KUBELET_OPTION: Self = Self::warning(
         "kubelet-option",
         "A flag, or a field or feature gate in a configuration, that a supported kubelet does not have.",
@@ -183,13 +195,14 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
         Self::WRONG_TYPE,
         Self::WRONG_VALUE,
         Self::UNKNOWN_NAME,
+        Self::MISREAD_KEY,
         Self::MISSING_FIELD,
         Self::VERSION,
         Self::VERSION_PREFIX,
@@ -221,8 +234,10 @@ impl Rule {
         Self::DOCUMENT_SIZE,
         Self::DOCUMENT_NEAR_LIMIT,
         Self::KUBELET_ANNOTATION,
+        Self::KUBELET_EFFECT,
         Self::UNKNOWN_ANNOTATION,
         Self::MISPLACED_ANNOTATION,
+        Self::DOCUMENT_ORDER,
         Self::KUBELET_OPTION,
         Self::UNSUPPORTED_KUBELET,
     ];

@@ -2,6 +2,7 @@
 //! language that our definitions use.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use regex::Regex;
 use serde_json::Value as Json;
 
 use super::document::field;
@@ -35,8 +36,42 @@ pub enum MismatchKind {
         /// The values that are allowed.
         allowed: Vec<String>,
     },
+    /// The value is not as it must be.
+    Refused {
+        /// How it must be.
+        must: String,
+    },
     /// A field that must be there is not.
     Missing,
+}
+
+impl Mismatch {
+    /// Returns what is wrong, starting with the field, and how to correct it. A value is quoted
+    /// only if the schema lists the allowed values.
+    pub fn sentences(&self) -> (String, String) {
+        let (problem, fix) = match &self.kind {
+            MismatchKind::UnknownField { similar } => (
+                "no such field exists, and the API server would drop it".to_owned(),
+                similar.as_ref().map_or("remove it".to_owned(), |name| {
+                    format!("did you mean `{name}`?")
+                }),
+            ),
+            MismatchKind::WrongType { expected } => (
+                format!("the value is not of type {expected}"),
+                format!("write a value of type {expected}"),
+            ),
+            MismatchKind::WrongValue { found, allowed } => (
+                format!("`{found}` is not allowed"),
+                format!("write one of {}", allowed.join(", ")),
+            ),
+            MismatchKind::Refused { must } => (
+                format!("the value must {must}"),
+                "write one that does".to_owned(),
+            ),
+            MismatchKind::Missing => ("it is missing".to_owned(), "add it".to_owned()),
+        };
+        (format!("{}: {problem}", self.path), fix)
+    }
 }
 
 /// The schema of a definition's objects, with what every Kubernetes object has beside it.
@@ -88,6 +123,9 @@ fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
             allowed: allowed.collect(),
         });
     }
+    if let Some(must) = limit(schema, value) {
+        report(MismatchKind::Refused { must });
+    }
     match value {
         Json::Array(items) => {
             let schema = schema.get("items").unwrap_or(&Json::Null);
@@ -98,6 +136,42 @@ fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
         Json::Object(_) => compare_map(schema, value, path, found),
         _ => {}
     }
+}
+
+/// Returns which limit a value exceeds. Lengths of texts are in characters.
+fn limit(schema: &Json, value: &Json) -> Option<String> {
+    let number = |key| schema.get(key).and_then(Json::as_f64);
+    let count = |key| schema.get(key).and_then(Json::as_u64);
+    let (size, of, [least, most]) = match value {
+        Json::String(text) => {
+            let pattern = schema.get("pattern").and_then(Json::as_str);
+            if let Some(pattern) = pattern
+                && Regex::new(pattern).is_ok_and(|it| !it.is_match(text))
+            {
+                return Some(format!("match `{pattern}`"));
+            }
+            (
+                text.chars().count(),
+                "characters",
+                ["minLength", "maxLength"],
+            )
+        }
+        Json::Array(items) => (items.len(), "items", ["minItems", "maxItems"]),
+        Json::Object(fields) => (fields.len(), "fields", ["minProperties", "maxProperties"]),
+        Json::Number(found) => {
+            let found = found.as_f64()?;
+            let least = number("minimum").filter(|least| found < *least);
+            let most = number("maximum").filter(|most| found > *most);
+            let least = least.map(|it| format!("be at least {it}"));
+            return least.or(most.map(|it| format!("be at most {it}")));
+        }
+        Json::Bool(_) | Json::Null => return None,
+    };
+    let size = u64::try_from(size).unwrap_or(u64::MAX);
+    let least = count(least).filter(|least| size < *least);
+    let most = count(most).filter(|most| size > *most);
+    let least = least.map(|it| format!("have at least {it} {of}"));
+    least.or(most.map(|it| format!("have at most {it} {of}")))
 }
 
 fn is_required(schema: &Json, name: &str) -> bool {
@@ -178,6 +252,10 @@ mod tests {
                 "list": {"type": "array", "items": {"type": "object", "properties": {"isOn": {"type": "boolean"}}}},
                 "texts": {"type": "object", "additionalProperties": {"type": "string"}},
                 "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "few": {"type": "array", "maxItems": 1},
+                "short": {"type": "string", "minLength": 2, "maxLength": 3, "pattern": "^\\S*$"},
+                "small": {"type": "integer", "minimum": 1, "maximum": 9},
+                "pair": {"type": "object", "maxProperties": 2},
             },
         });
         let found = mismatches(&schema, value, "spec");
@@ -235,6 +313,27 @@ mod tests {
             ),
         ] {
             assert_eq!(check(&value), [(path.to_owned(), kind)], "{value}");
+        }
+    }
+
+    #[test]
+    fn each_limit_is_reported_with_what_the_value_must_be() {
+        for (field, value, must) in [
+            ("few", json!([1, 2]), "have at most 1 items"),
+            ("short", json!("ü"), "have at least 2 characters"),
+            ("short", json!("üüüü"), "have at most 3 characters"),
+            ("short", json!("a b"), r"match `^\S*$`"),
+            ("small", json!(0), "be at least 1"),
+            ("small", json!(10), "be at most 9"),
+            (
+                "pair",
+                json!({"a": 1, "b": 2, "c": 3}),
+                "have at most 2 fields",
+            ),
+        ] {
+            let must = must.to_owned();
+            let expected = (format!("spec.{field}"), MismatchKind::Refused { must });
+            assert_eq!(check(&json!({"name": "aws", field: value})), [expected]);
         }
     }
 

@@ -7,24 +7,24 @@ use super::source::{self, Source};
 
 /// Lines of code of each module of `src`: without comments, blank lines and tests.
 const CODE: &[(&str, usize)] = &[
-    ("admin", 992),
+    ("admin", 1024),
     ("admission", 1004),
-    ("api", 1653),
+    ("api", 1659),
     ("app", 1300),
-    ("cli", 3406),
-    ("client", 3855),
+    ("cli", 3410),
+    ("client", 3872),
     ("commands", 6421),
-    ("controllers", 7660),
-    ("fleet", 7008),
+    ("controllers", 7698),
+    ("fleet", 7030),
     ("lib", 17),
     ("main", 12),
     ("plan", 2128),
     ("port", 241),
-    ("render", 16510),
+    ("render", 16619),
     ("render_worker", 605),
-    ("rules", 2915),
-    ("settings", 1823),
-    ("telemetry", 2190),
+    ("rules", 3049),
+    ("settings", 1831),
+    ("telemetry", 2200),
     ("tenant", 3440),
 ];
 
@@ -34,7 +34,7 @@ const TESTS: &[(&str, usize)] = &[
     ("loadtest/fake-cluster", 9426),
     ("loadtest/src", 11395),
     ("loadtest/tests", 624),
-    ("tests/behaviour", 12020),
+    ("tests/behaviour", 12028),
     ("tests/cli", 1171),
     ("tests/fuzz", 366),
     ("tests/hostile", 600),
@@ -44,9 +44,9 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/pages", 801),
     ("tests/readers", 5141),
     ("tests/rendering", 1098),
-    ("tests/shape", 4258),
+    ("tests/shape", 4625),
     ("tests/simulation", 2218),
-    ("tests/sweep", 8472),
+    ("tests/sweep", 8515),
 ];
 
 /// How far above what it limits a number may be.

@@ -35,10 +35,10 @@ pub const ONE_LINE: &str = r"^[^\r\n]*$";
 pub const ONE_WORD: &str = r"^\S*$";
 
 /// A proxy is a URL, or a host with a port.
-const PROXY: &str = r#"^([a-z0-9]+://[^\\s"]+|[^\\s"/]+:[0-9]+)?$"#;
+pub const PROXY: &str = r#"^([a-z0-9]+://[^\s"]+|[^\s"/]+:[0-9]+)?$"#;
 /// A mirror is a URL, or a host that cannot be taken for a plain word: it has a dot, a port or is
 /// `localhost`.
-const MIRROR: &str = r"^(https?://\\S+|[^\\s/]*[.:][^\\s/]*(/\\S*)?|localhost(/\\S*)?)$";
+pub const MIRROR: &str = r"^(https?://\S+|[^\s/]*[.:][^\s/]*(/\S*)?|localhost(/\S*)?)$";
 /// One taint, as `kubelet --register-with-taints` reads it: `key=value:effect` or `key:effect`.
 const TAINT: &str =
     "([a-z0-9.-]+/)?[A-Za-z0-9._-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)";
@@ -63,10 +63,16 @@ pub fn addresses() -> Rule {
     Rule::new("self.all(it, isIP(it))").message(Message::Expression(wrong.to_owned()))
 }
 
+/// Returns the call that compares a text with a pattern.
+fn matches(pattern: &str) -> String {
+    format!("matches('{}')", pattern.replace('\\', r"\\"))
+}
+
 /// The rule for a proxy. An API server's answer quotes what it refuses, so it refuses nothing that
 /// may hold a password.
 pub fn proxy() -> Rule {
-    Rule::new(format!("self.contains('@') || self.matches('{PROXY}')"))
+    let is_proxy = matches(PROXY);
+    Rule::new(format!("self.contains('@') || self.{is_proxy}"))
         .message("must be a URL such as http://proxy.example.com:3128")
 }
 
@@ -78,7 +84,8 @@ pub fn certificates() -> Rule {
 
 /// The rule for the taints with which a kubelet registers.
 pub fn taints() -> Rule {
-    Rule::new(format!("self.matches('^({TAINT}(,{TAINT})*)?$')")).message(
+    let are_taints = matches(&format!("^({TAINT}(,{TAINT})*)?$"));
+    Rule::new(format!("self.{are_taints}")).message(
         "must be taints such as dedicated=gpu:NoSchedule,spot:NoExecute, with one of the effects \
          NoSchedule, PreferNoSchedule and NoExecute",
     )
@@ -86,7 +93,7 @@ pub fn taints() -> Rule {
 
 /// The rule for the mirrors of registries.
 pub fn mirrors() -> Rule {
-    let is_mirror = format!("url.matches('{MIRROR}')");
+    let is_mirror = format!("url.{}", matches(MIRROR));
     let wrong = format!(
         "'`' + self[self.filter(it, !self[it].all(url, {is_mirror}))[0]]\
          .filter(url, !{is_mirror})[0] + '` is not a URL'"

@@ -6,4 +6,5 @@ mod scalars;
 mod writer;
 
 pub(super) use reader::read;
+pub use scalars::key_as_read;
 pub(super) use writer::write;

@@ -90,6 +90,8 @@ fn each_rule_of_the_spec_finds_what_it_is_for_at_its_line() {
             "unknown-field 7",
         ),
         ("'24.04'", "24.04", "wrong-type 7"),
+        ("      hook: |", "      on: |", "misread-key 22"),
+        ("      hook: |", "      1.0: |", "misread-key 22"),
         ("Language: Jinja", "Language: Jinga", "wrong-value 9"),
         ("name: aws", "name: amazon", "unknown-name 11"),
         ("osName: ubuntu", "osName: ubunto", "unknown-name 6"),

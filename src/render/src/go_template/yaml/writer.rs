@@ -68,7 +68,7 @@ fn node(out: &mut MeteredText, value: &Value, place: Place) -> Result<(), Error>
             sorted.sort_by(|left, right| natural_order(left.0, right.0));
             for (index, (key, value)) in sorted.into_iter().enumerate() {
                 place.begin(out, index)?;
-                out.push_str(&key_text(key))?;
+                key_text(out, key)?;
                 out.push(':')?;
                 node(out, value, Place::Key(block_indent(place)))?;
             }
@@ -130,28 +130,30 @@ fn float(number: f64) -> String {
     }
 }
 
-fn key_text(key: &str) -> String {
-    if key.contains('\n') || key.len() > 128 {
+fn key_text(out: &mut MeteredText, key: &str) -> Result<(), Error> {
+    if key.contains(is_break) || key.len() > 128 {
         // Go would write such a key after a question mark.
-        return double_quoted(key);
+        return out.push_str(&double_quoted(key));
     }
-    inline_text(key)
+    inline_text(out, key, 0)
 }
 
 fn text_node(out: &mut MeteredText, text: &str, place: Place) -> Result<(), Error> {
-    if !text.contains('\n') {
-        return scalar(out, &inline_text(text));
-    }
-    let marks = Marks::of(text);
-    if marks.is_special || marks.has_space_before_break {
-        return scalar(out, &double_quoted(text));
-    }
     let indent = match place {
         Place::Top => INDENT,
         place => place.inside(),
     };
+    if !text.contains('\n') {
+        out.push(' ')?;
+        inline_text(out, text, indent)?;
+        return out.push('\n');
+    }
+    let marks = Marks::of(text);
+    if marks.is_special || marks.has_space_before_break || text.ends_with(' ') {
+        return scalar(out, &double_quoted(text));
+    }
     out.push_str(" |")?;
-    if text.starts_with([' ', '\n']) {
+    if text.starts_with(|it| it == ' ' || is_break(it)) {
         out.push_str(&INDENT.to_string())?;
     }
     if !text.ends_with('\n') {
@@ -160,32 +162,60 @@ fn text_node(out: &mut MeteredText, text: &str, place: Place) -> Result<(), Erro
         out.push('+')?;
     }
     // Go reads a line break at the start as the one after the mark.
-    if !text.starts_with('\n') {
+    if !text.starts_with(is_break) {
         out.push('\n')?;
     }
-    for line in text.split_inclusive('\n') {
-        if line != "\n" {
-            out.push_repeated(" ", indent)?;
-        }
-        out.push_str(line)?;
-    }
+    indented(out, text, (indent, indent))?;
     if !out.as_str().ends_with('\n') {
         out.push('\n')?;
     }
     Ok(())
 }
 
-/// Returns a string on one line, quoted if necessary.
-fn inline_text(text: &str) -> String {
-    let is_text = matches!(resolve(text), Scalar::Text) && !is_old_style(text);
+/// Writes a string, quoted if necessary. Go counts two separators of Unicode as line breaks, and
+/// indents what follows them.
+fn inline_text(out: &mut MeteredText, text: &str, indent: usize) -> Result<(), Error> {
+    let is_text = matches!(resolve(text), Scalar::Text | Scalar::Merge) && !is_old_style(text);
     let marks = Marks::of(text);
-    if !is_text || marks.is_special || text.contains(['\n', '\t']) {
-        return double_quoted(text);
+    let has_breaks = text.contains(is_break);
+    let mut after_breaks = text.split(is_break).skip(1);
+    let has_space = marks.has_space_before_break || after_breaks.any(|it| it.starts_with(' '));
+    let is_double = marks.is_special || text.contains(['\n', '\t']);
+    if !is_text || is_double || has_breaks && has_space {
+        return out.push_str(&double_quoted(text));
     }
-    if marks.is_plain {
-        return text.to_owned();
+    if marks.is_plain && !has_breaks {
+        return out.push_str(text);
     }
-    format!("'{}'", text.replace('\'', "''"))
+    out.push('\'')?;
+    indented(out, &text.replace('\'', "''"), (0, indent))?;
+    out.push('\'')
+}
+
+/// Writes the lines of a text, each but empty ones with an indentation: the first one, and others.
+fn indented(
+    out: &mut MeteredText,
+    text: &str,
+    (first, others): (usize, usize),
+) -> Result<(), Error> {
+    let mut indent = first;
+    for line in text.split_inclusive(is_break) {
+        if !line.chars().all(is_break) {
+            out.push_repeated(" ", indent)?;
+        }
+        out.push_str(line)?;
+        indent = others;
+    }
+    Ok(())
+}
+
+fn ends_with_space(line: &str) -> bool {
+    line.strip_suffix(is_break)
+        .is_some_and(|it| it.ends_with(' '))
+}
+
+fn is_break(character: char) -> bool {
+    matches!(character, '\n' | '\u{2028}' | '\u{2029}')
 }
 
 /// The characters in a string that determine how it is written.
@@ -227,7 +257,7 @@ impl Marks {
         Self {
             is_plain,
             is_special,
-            has_space_before_break: text.contains(" \n") || text.ends_with(' '),
+            has_space_before_break: text.split_inclusive(is_break).any(ends_with_space),
         }
     }
 }
@@ -238,6 +268,8 @@ fn is_printable(character: char) -> bool {
 }
 
 fn double_quoted(text: &str) -> String {
+    // Go escapes each character of a text that begins with a byte order mark.
+    let is_marked = text.starts_with('\u{feff}');
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {
@@ -254,8 +286,10 @@ fn double_quoted(text: &str) -> String {
             '\r' => out.push_str(r"\r"),
             '\x1b' => out.push_str(r"\e"),
             '\u{85}' => out.push_str(r"\N"),
-            '\u{feff}' => out.push_str(r"\uFEFF"),
-            other if is_printable(other) => out.push(other),
+            '\u{a0}' if is_marked => out.push_str(r"\_"),
+            '\u{2028}' => out.push_str(r"\L"),
+            '\u{2029}' => out.push_str(r"\P"),
+            other if is_printable(other) && !is_marked => out.push(other),
             other => {
                 let code = u32::from(other);
                 let _ = match code {
