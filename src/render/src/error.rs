@@ -126,7 +126,7 @@ pub enum RenderError {
         problem: String,
     },
     /// A template ran too long.
-    #[error("{place}: the profile runs more than {fuel} instructions")]
+    #[error("{place}: the profile runs more than {fuel} instructions (64 bytes count as one)")]
     OutOfFuel {
         /// The place.
         place: TemplatePlace,

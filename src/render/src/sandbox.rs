@@ -1,7 +1,7 @@
 //! Rewrites a template so that everything that it allocates is charged.
 //!
-//! The engine's fuel counts instructions, but one instruction can double a text: two thousand of
-//! them took 2.6 GiB. So a template is parsed into the engine's own syntax tree and printed again,
+//! The engine's fuel counts instructions and the bytes of its own filters, but not those of our
+//! functions. So a template is parsed into the engine's own syntax tree and printed again,
 //! with every expression that creates or scans a value inside a function that charges bytes (see
 //! `allocation_limit`). Every statement stays on its line, so that errors name the line that the
 //! author wrote.

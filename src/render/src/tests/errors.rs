@@ -110,7 +110,7 @@ fn limits_are_named() {
         },
         "template-fuel",
         "profile, spec.bootstrapConfig, file `/f`, line 1: \
-         the profile runs more than 50 instructions",
+         the profile runs more than 50 instructions (64 bytes count as one)",
     );
     check(
         |world| {

@@ -39,6 +39,7 @@ fn the_counting_functions_cannot_be_replaced() {
 fn many_files_share_the_limits_of_one() {
     let many = |template: &str| {
         let mut world = a_world();
+        world.limits.work_bytes_max = 4 << 20;
         let file = |index| a_file(&format!("/{index}"), template);
         world.profile.provisioning_config.files = (0..100).map(file).collect();
         world.render().unwrap_err().category()
