@@ -12,7 +12,7 @@
 # as a drop-in of version 2 or 3 follows it. 2.3.7 merges every pair.
 #
 # Here: profiles for systems whose containerd may be 1.7 write version 2, so drop-ins for their
-# machines must have version 2 as well while containerd is older than 2.3.
+# machines must have version 2 as well where containerd is 2.2.
 set -euo pipefail
 folder="$(mktemp -d)"
 trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT

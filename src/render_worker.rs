@@ -32,7 +32,7 @@ use crate::render::template::CompiledProfile;
 pub const COMMAND: &str = "render-worker";
 
 /// The memory limit of a worker, in bytes. The most expensive template in `tests/hostile` needs
-/// 33 MiB, profile and answer included.
+/// 22 MiB, profile and answer included.
 pub const MEMORY_BYTES_MAX: usize = 64 << 20;
 
 /// The size of the profiles that a worker keeps compiled, in bytes of JSON. A compiled profile

@@ -32,7 +32,8 @@ pub fn is_host_of(headers: &HeaderMap, names: &[String]) -> bool {
 }
 
 /// Answers no request under a name that is not known. A port that only this machine reaches is
-/// otherwise open to each page that its browsers show.
+/// otherwise open to each page that its browsers show. A program in front of such a port asks by
+/// address.
 pub fn known_only(router: Router, names: Arc<[String]>) -> Router {
     router.layer(middleware::from_fn_with_state(names, refuse_unknown))
 }

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api,
+    Api, Client,
     api::{ObjectMeta, PostParams},
     runtime::events::{Event, Recorder, Reporter},
 };
@@ -74,14 +74,7 @@ impl EventWriter {
     async fn create(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
         match &self.group {
             Group::Series(recorder) => {
-                let recorder = {
-                    let mut recorder = recorder.lock();
-                    recorder.take_if(|(_, count)| *count >= EVENTS_PER_RECORDER);
-                    let (recorder, count) =
-                        recorder.get_or_insert_with(|| (a_recorder(&self.worker), 0));
-                    *count += 1;
-                    recorder.clone()
-                };
+                let recorder = next(&mut recorder.lock(), || a_recorder(&self.worker.client()));
                 recorder.publish(event, about).await
             }
             Group::Core => {
@@ -94,12 +87,20 @@ impl EventWriter {
     }
 }
 
-fn a_recorder(worker: &Clients) -> Recorder {
+/// Returns the recorder of the next Event.
+fn next(kept: &mut Option<(Recorder, usize)>, begin: impl FnOnce() -> Recorder) -> Recorder {
+    kept.take_if(|(_, count)| *count >= EVENTS_PER_RECORDER);
+    let (recorder, count) = kept.get_or_insert_with(|| (begin(), 0));
+    *count += 1;
+    recorder.clone()
+}
+
+fn a_recorder(worker: &Client) -> Recorder {
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
         instance: None,
     };
-    Recorder::new(worker.client(), reporter)
+    Recorder::new(worker.clone(), reporter)
 }
 
 fn plain(event: &Event, about: &ObjectReference, clock: &Clock) -> PlainEvent {
@@ -124,5 +125,26 @@ fn plain(event: &Event, about: &ObjectReference, clock: &Clock) -> PlainEvent {
         last_timestamp: now,
         count: Some(1),
         ..PlainEvent::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::Cluster;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_recorder_ends_before_it_has_kept_many_events() {
+        let client = Cluster::default().client();
+        let (mut kept, mut count) = (None, 0);
+        for _ in 0..=2 * EVENTS_PER_RECORDER {
+            let begin = || {
+                count += 1;
+                a_recorder(&client)
+            };
+            drop(next(&mut kept, begin));
+        }
+        assert_eq!(count, 3);
     }
 }

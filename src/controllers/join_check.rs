@@ -170,7 +170,7 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
             },
             Err(refused) => refused,
         },
-        Outcome::Cannot(..) if own.is_some() => {
+        Outcome::Cannot(Reason::FetchRefused | Reason::UnexpectedAnswer, _) if own.is_some() => {
             // Its own fetcher may have lost its Role. A reconcile restores it.
             context.node_credentials.forget(&names.key);
             let key = names.key.clone();

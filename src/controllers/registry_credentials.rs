@@ -113,8 +113,9 @@ fn host(key: &str) -> String {
     let uri = key.parse::<http::Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme().is_some());
     match uri.as_ref().and_then(|uri| Some((uri.host()?, uri.port()))) {
-        Some((host, Some(port))) => format!("{host}:{port}"),
-        Some((host, None)) => host.to_owned(),
+        // Images are named without the port of HTTPS.
+        Some((host, Some(port))) if port.as_u16() != 443 => format!("{host}:{port}"),
+        Some((host, _)) => host.to_owned(),
         None => key.to_owned(),
     }
 }
@@ -154,6 +155,7 @@ mod tests {
             ("https://own.example:5000", "own.example:5000"),
             ("http://user@own.example:5000/v2/", "own.example:5000"),
             ("https://[fd00::a]:5000", "[fd00::a]:5000"),
+            ("https://own.example:443/v2/", "own.example"),
             ("own.example:5000", "own.example:5000"),
             ("ghcr.io", "ghcr.io"),
         ] {

@@ -80,22 +80,30 @@ impl Registrations<'_> {
     /// Returns true if this cluster is registered for a tenant of this management cluster, in any
     /// fleet. The registry knows what this process has engaged, so this asks the API server as
     /// well. Whether the tenant has registrations of other clusters makes no difference, so that a
-    /// worker cluster whose claim was edited learns nothing of other tenants.
+    /// worker cluster whose claim was edited learns nothing of tenants that are served.
     async fn are_of(&self, tenant: &TenantId, cluster_uid: &str) -> Result<bool, kube::Error> {
         let namespace = tenant.namespace();
         let mut known = self.registry.within(Some(namespace)).into_iter();
         if known.any(|registered| registered.is_of(cluster_uid)) {
             return Ok(true);
         }
+        // The worker cluster chooses the name, and nobody registers in a namespace that cannot be.
+        if !is_label(namespace) {
+            return Ok(false);
+        }
         let management = || self.management.clone();
         let secrets: Api<Secret> = Api::namespaced(management(), namespace);
         let worker_clusters: Api<DeserializeGuard<WorkerCluster>> =
             Api::namespaced(management(), namespace);
-        let listed = pages::all(&worker_clusters, ListParams::default()).await?;
+        let listed = match pages::all(&worker_clusters, ListParams::default()).await {
+            // A namespace of another manager's.
+            Err(error) if pages::is_forbidden(&error) => return Ok(true),
+            listed => listed?,
+        };
         let living = listed
             .objects
             .iter()
-            .filter(|own| is_of(own, cluster_uid) && !is_removed(own));
+            .filter(|own| may_be_of(own, cluster_uid) && !is_removed(own));
         let named = living.map(|own| &own.spec.kubeconfig_secret_ref.name);
         // A WorkerCluster that cannot be decoded has the name of its Secret if we created it.
         let unreadable = listed.unreadable.iter().filter_map(|it| it.name.as_ref());
@@ -108,10 +116,18 @@ impl Registrations<'_> {
     }
 }
 
-/// Returns true if a WorkerCluster was engaged with this cluster.
-fn is_of(own: &WorkerCluster, cluster_uid: &str) -> bool {
+/// Returns true if a WorkerCluster was engaged with this cluster, or its status does not say with
+/// which: the uid is written after the claim, and a status may have been lost.
+fn may_be_of(own: &WorkerCluster, cluster_uid: &str) -> bool {
     let status = own.status.as_ref();
-    status.and_then(|it| it.cluster_uid.as_deref()) == Some(cluster_uid)
+    let uid = status.and_then(|it| it.cluster_uid.as_deref());
+    uid.is_none_or(|uid| uid == cluster_uid)
+}
+
+/// Returns true for a name that a namespace can have.
+fn is_label(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// Returns true if the fleet in which it was registered reports that the registration was removed.
@@ -268,9 +284,10 @@ mod tests {
         cluster
     }
 
-    /// Creates the WorkerCluster of the registration, with this cluster's uid, and with this reason
-    /// in the condition `Registered`.
+    /// Creates the WorkerCluster of the registration, with this cluster's uid if it is known, and
+    /// with this reason in the condition `Registered`.
     fn put_worker_cluster(management: &Cluster, tenant: &str, (uid, reason): (&str, &str)) {
+        let uid = (!uid.is_empty()).then_some(uid);
         let own = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
             "metadata": {"name": "worker", "namespace": tenant},
@@ -398,6 +415,13 @@ mod tests {
             matches!(refused, Err(ClaimError::Held { .. })),
             "{refused:?}"
         );
+        // It was claimed a moment ago, and its status does not say yet of which cluster it is.
+        put_worker_cluster(&management, "berlin", ("", "Accepted"));
+        let refused = claiming().await;
+        assert!(
+            matches!(refused, Err(ClaimError::Held { .. })),
+            "{refused:?}"
+        );
         // The label was removed, and the fleet reports it.
         let removed = Reason::RegistrationRemoved.as_str();
         put_worker_cluster(&management, "berlin", (UID, removed));
@@ -428,14 +452,16 @@ mod tests {
         claim_as(&cluster, &a_claimant("gone")).await.unwrap();
         let before = namespace(&cluster).await;
         let management = a_management_cluster(&[]);
-        let refused = Fault::Status {
-            code: 500,
-            retry_after: None,
-        };
-        management.inject(Matcher::on(&[Verb::List], "workerclusters"), refused);
         let lisbon = a_claimant("lisbon");
-        let failed = claim_beside(&management, (&cluster, &lisbon, &before)).await;
-        assert!(matches!(failed, Err(ClaimError::Holder(_))), "{failed:?}");
+        for (code, is_held) in [(500, false), (403, true)] {
+            let lists = Matcher::on(&[Verb::List], "workerclusters");
+            let fault = management.inject(lists, Fault::status(code));
+            let failed = claim_beside(&management, (&cluster, &lisbon, &before)).await;
+            let held = matches!(failed, Err(ClaimError::Held { .. }));
+            let unread = matches!(failed, Err(ClaimError::Holder(_)));
+            assert_eq!([held, unread], [is_held, !is_held], "{failed:?}");
+            management.clear_fault(fault);
+        }
         assert_eq!(holder(&cluster).as_deref(), Some("m/gone"));
     }
 

@@ -337,3 +337,38 @@ fn ready_in(slice: &EndpointSlice) -> Vec<String> {
 fn port_number(port: i32) -> u16 {
     u16::try_from(port).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::Cluster;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_no_cluster_issues_is_none() {
+        let cluster = Cluster::default();
+        for (bytes, is_taken) in [
+            (0, false),
+            (TOKEN_BYTES_MAX, true),
+            (TOKEN_BYTES_MAX + 1, false),
+        ] {
+            let token = STANDARD.encode("a".repeat(bytes));
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "data": {"token": token},
+                "metadata": {"name": FETCHER_TOKEN, "namespace": CLOUD_INIT_SETTINGS},
+            });
+            cluster.put_raw(secret).unwrap();
+            let found = fetch_token(&cluster.client()).await;
+            assert_eq!(found.is_ok(), is_taken, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_that_is_longer_than_any_is_not_read() {
+        let of = |bytes: usize| announced(&"#".repeat(bytes));
+        let most = KUBECONFIG_KIB_MAX << 10;
+        assert!(matches!(of(most + 1), Err(AnnouncementError::TooLong)));
+        assert!(matches!(of(most), Err(AnnouncementError::NotKubeconfig)));
+    }
+}

@@ -318,6 +318,24 @@ mod tests {
         assert!(another.is_some(), "another with its name is left alone");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_has_changed_since_it_was_read_is_not_deleted_as_read() {
+        let cluster = Cluster::default();
+        let secrets: Api<Secret> = Api::namespaced(cluster.client(), "default");
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("a".to_owned());
+        let params = PostParams::default();
+        let read = secrets.create(&params, &secret).await.unwrap();
+        let mut changed = read.clone();
+        changed.type_ = None;
+        changed.string_data = Some([("key".to_owned(), "value".to_owned())].into());
+        let changed = secrets.replace("a", &params, &changed).await.unwrap();
+        delete_as_read(&secrets, &read.metadata).await.unwrap();
+        assert!(cluster.get(object("secrets", "default", "a")).is_some());
+        delete_as_read(&secrets, &changed.metadata).await.unwrap();
+        assert!(cluster.get(object("secrets", "default", "a")).is_none());
+    }
+
     #[test]
     fn a_foreign_finalizer_is_tested_for_and_kept() {
         let metadata = |uid: &str, finalizers: &[&str]| ObjectMeta {

@@ -57,7 +57,7 @@ pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSet
     let mut schema = schema_of(WorkerCluster::crd());
     let schema = schema.pointer_mut("/properties/spec").map(Value::take);
     let schema = schema.unwrap_or_default();
-    if let Some(first) = mismatches(&schema, &spec, "").first() {
+    if let Some(first) = mismatches(&schema, &spec, "spec").first() {
         let (message, fix) = first.sentences();
         return Err(refused(format!("{message}; {fix}")));
     }

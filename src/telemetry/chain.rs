@@ -61,7 +61,12 @@ impl fmt::Display for Chain<'_> {
             }
             formatter.write_str(if before.is_empty() { "" } else { ": " })?;
             match text.char_indices().nth(self.characters_max) {
-                Some((end, _)) => write!(formatter, "{}…", text.get(..end).unwrap_or_default())?,
+                Some((end, _)) => {
+                    let cut = text.get(..end).unwrap_or_default();
+                    // A quotation ends, also where it is cut.
+                    let is_open = cut.matches('`').count() % 2 == 1;
+                    write!(formatter, "{cut}…{}", if is_open { "`" } else { "" })?;
+                }
                 None => formatter.write_str(&text)?,
             }
             before = text;

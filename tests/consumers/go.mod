@@ -1,7 +1,8 @@
 // Pins what Go builds to read what we write: containerd of the line that our profiles install,
 // Ignition's validator, Helm, and five small programs of our own. `.ci/consumers` builds them.
 //
-// k8s.io/kubelet follows loadtest/nodes/kubelet-1.37. After a change of a version: `go mod tidy`.
+// k8s.io/kubelet follows loadtest/nodes/kubelet-1.37; beside it, under another name, are the types of
+// the oldest minor that is supported. After a change of a version: `go mod tidy`.
 module consumers
 
 go 1.26.0
@@ -21,7 +22,10 @@ require (
 	k8s.io/cri-api v0.37.2
 	k8s.io/cri-streaming v0.37.2
 	k8s.io/kubelet v0.37.2
+	k8s.io/kubelet-1.34 v0.34.4
 )
+
+replace k8s.io/kubelet-1.34 => k8s.io/kubelet v0.34.4
 
 require (
 	cyphar.com/go-pathrs v0.2.1 // indirect

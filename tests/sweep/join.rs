@@ -80,7 +80,7 @@ async fn what_cannot_help_is_not_advised() {
     let held = object("secrets", "cloud-init-settings", "cloud-init-getter-token");
     for (deleted, advice) in [
         (json!(null), "delete secret cloud-init-getter-token"),
-        (json!("2026-01-01T00:00:00Z"), "hold it: example.com/hold"),
+        (json!("2026-01-01T00:00:00Z"), "hold it: `example.com/hold`"),
     ] {
         let mut token = berlin.get(held).expect("it is there");
         token["metadata"]["finalizers"] = json!(["example.com/hold"]);

@@ -309,7 +309,7 @@ async fn what_waits_for_too_long_is_not_served_and_says_for_what() {
     let entry = &own["status"]["machineDeployments"][0];
     let message = entry["message"].as_str().unwrap_or_default();
     assert!(
-        message.contains("whose finalizers hold it: example.com/hold"),
+        message.contains("whose finalizers hold it: `example.com/hold`"),
         "{message}"
     );
     hold(&[]);

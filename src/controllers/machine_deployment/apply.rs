@@ -426,9 +426,9 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
 #[cfg(test)]
 mod tests;
 
-/// Returns the finalizers of an object that is being deleted.
+/// Returns the finalizers of an object that is being deleted, quoted.
 pub(in crate::controllers) fn held_by(metadata: &ObjectMeta) -> Option<String> {
     metadata.deletion_timestamp.as_ref()?;
     let finalizers = metadata.finalizers.as_ref()?;
-    Some(finalizers.join(", "))
+    Some(format!("`{}`", finalizers.join(", ").replace('`', "'")))
 }

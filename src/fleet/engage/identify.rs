@@ -10,6 +10,7 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{Home, UID_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster},
 };
+use crate::client::pages;
 use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, excerpt};
 
@@ -43,12 +44,17 @@ async fn of_management(params: &Params<'_>, home: Home) -> Result<String, Engage
     }
     let found = identity(&params.management.client(), home).await;
     let found = found.map_err(|error| {
+        let remedy = if pages::is_forbidden(&error) {
+            "; apply manifests/rbac/management.yaml, which grants this right"
+        } else {
+            ""
+        };
         EngageError::failed(
             ConditionType::Claimed,
             Reason::ClaimFailed,
             format!(
                 "cannot read whether this is the management cluster (ConfigMap \
-                 {KUBE_SYSTEM}/{AUTHENTICATION} there): {}",
+                 {KUBE_SYSTEM}/{AUTHENTICATION} there){remedy}: {}",
                 chain(&error)
             ),
         )

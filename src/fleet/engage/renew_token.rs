@@ -116,3 +116,38 @@ fn refused(error: &kube::Error, help: impl Display) -> String {
     }
     why.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kubeconfig_that_was_renewed_is_replaced() {
+        let [before, renewed] = ["before", "renewed"].map(|it| SecretBytes::new(it.into()));
+        let given = |data: &[(&str, &str)]| {
+            let data = data.iter();
+            let data = data.map(|(key, text)| ((*key).to_owned(), ByteString((*text).into())));
+            let secret = Secret {
+                data: Some(data.collect()),
+                ..Secret::default()
+            };
+            let keys = ["kubeconfig", "value"];
+            let changed = changed(secret, &keys, (&before, &renewed)).ok()?;
+            let texts = changed.data?.into_values();
+            texts
+                .map(|ByteString(it)| String::from_utf8(it).ok())
+                .collect::<Option<Vec<_>>>()
+        };
+        let replaced = given(&[("kubeconfig", "before"), ("value", "before")]);
+        assert_eq!(replaced.unwrap(), ["renewed", "before"]);
+        let replaced = given(&[("kubeconfig", ""), ("value", "before")]);
+        assert_eq!(replaced.unwrap(), ["", "renewed"]);
+        for changed in [
+            &[("kubeconfig", "another")][..],
+            &[("other", "before")],
+            &[],
+        ] {
+            assert_eq!(given(changed), None, "{changed:?}");
+        }
+    }
+}

@@ -156,11 +156,26 @@ pub(super) fn charged(
     }
 }
 
+/// Wraps a filter of the engine as [`charged`], and refuses an undefined value.
+pub(super) fn strict(
+    filter: Value,
+    factor: usize,
+) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
+    let filter = Value::from_function(charged(filter, factor));
+    move |state, arguments| {
+        let arguments = arguments.into_values();
+        if arguments.first().is_some_and(Value::is_undefined) {
+            return Err(Error::from(ErrorKind::UndefinedError));
+        }
+        filter.call(state, &arguments)
+    }
+}
+
 /// Wraps a filter that passes its other arguments to something for each entry of the first.
 pub(super) fn charged_per_entry(
     function: Value,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
-    let function = Value::from_function(charged(function, 1));
+    let function = Value::from_function(strict(function, 1));
     move |state, arguments| {
         let arguments = arguments.into_values();
         if let Some((entries, rest)) = arguments.split_first() {

@@ -44,7 +44,7 @@ const IMAGE_GC_HIGH_THRESHOLD_DEFAULT: i32 = 85;
 /// How long a kubelet keeps an unused image if it is not configured, or configured with zero.
 const IMAGE_MINIMUM_GC_AGE_DEFAULT: GoDuration = GoDuration::new(120_000_000_000);
 
-/// The signals at which a kubelet evicts pods by default, on Linux. Those that the annotation
+/// The signals at which kubelets of our default profiles evict pods. Those that the annotation
 /// `EvictionHard` leaves out do not count any more.
 const EVICTION_SIGNALS: [&str; 4] = [
     "imagefs.available",

@@ -1,4 +1,4 @@
-// Reads kubelet configurations as the kubelet does. Decoding is strict, so that an unknown field, a
+// Reads kubelet configurations as the kubelet of a minor does: kubelet-config 1.34 FILE... Decoding is strict, so that an unknown field, a
 // field that stands twice and a value of a wrong type are errors; then quantities are parsed, which
 // the configuration carries as text. No released program does only this, and a kubelet itself goes
 // on to need a machine.
@@ -13,18 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	oldest "k8s.io/kubelet-1.34/config/v1beta1"
 	"k8s.io/kubelet/config/v1beta1"
 )
 
 func main() {
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
+	known := map[string]func(*runtime.Scheme) error{
+		"1.34": oldest.AddToScheme,
+		"1.37": v1beta1.AddToScheme,
+	}
+	if err := known[os.Args[1]](scheme); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	status := 0
-	for _, path := range os.Args[1:] {
+	for _, path := range os.Args[2:] {
 		if err := check(decoder, path); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
 			status = 1
@@ -44,18 +49,24 @@ func check(decoder runtime.Decoder, path string) error {
 	if err != nil {
 		return err
 	}
-	configuration, ok := object.(*v1beta1.KubeletConfiguration)
-	if !ok {
-		return fmt.Errorf("a %T is no KubeletConfiguration", object)
+	switch it := object.(type) {
+	case *v1beta1.KubeletConfiguration:
+		return all(it.KubeReserved, it.SystemReserved, it.EvictionHard, it.ContainerLogMaxSize)
+	case *oldest.KubeletConfiguration:
+		return all(it.KubeReserved, it.SystemReserved, it.EvictionHard, it.ContainerLogMaxSize)
 	}
+	return fmt.Errorf("a %T is no KubeletConfiguration", object)
+}
+
+func all(kubeReserved, systemReserved, evictionHard map[string]string, logSize string) error {
 	size := map[string]string{}
-	if configuration.ContainerLogMaxSize != "" {
-		size[""] = configuration.ContainerLogMaxSize
+	if logSize != "" {
+		size[""] = logSize
 	}
 	return errors.Join(
-		quantities("kubeReserved", configuration.KubeReserved),
-		quantities("systemReserved", configuration.SystemReserved),
-		quantities("evictionHard", configuration.EvictionHard),
+		quantities("kubeReserved", kubeReserved),
+		quantities("systemReserved", systemReserved),
+		quantities("evictionHard", evictionHard),
 		quantities("containerLogMaxSize", size),
 	)
 }

@@ -12,6 +12,9 @@ use crate::{
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
 const DROP_INS: &str = "/etc/kubernetes/kubelet.conf.d/";
 
+/// The newest minor of the kubelets that the decoder knows.
+const NEWEST: &str = "1.37";
+
 /// A small configuration that the kubelet accepts.
 const SOUND: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -68,64 +71,61 @@ fn values() -> Vec<Value> {
     ]
 }
 
-/// Drawn fields with drawn values: what the kubelet's own decoder takes, and nothing else, becomes
-/// a document.
+/// Drawn fields with drawn values: what the decoder of the kubelet's minor takes, and nothing else,
+/// becomes a document.
 #[test]
 fn the_kubelet_reads_a_drop_in_exactly_if_we_write_it() {
+    for (minor, kubelet) in [("1.34", "1.34.0"), (NEWEST, "1.37.0")] {
+        let drawn = drop_ins(kubelet);
+        let configurations = drawn.iter().enumerate();
+        let configurations =
+            configurations.map(|(index, (text, _))| (index.to_string(), text.clone()));
+        let output = check_for(minor, &configurations.collect::<Vec<_>>());
+        let accepted = String::from_utf8_lossy(&output.stdout);
+        let accepted: BTreeSet<&str> = accepted
+            .lines()
+            .filter_map(|line| line.strip_suffix(" ok")?.rsplit('/').next())
+            .collect();
+        let mut outcomes = [0; 2];
+        for (index, (text, refused)) in drawn.iter().enumerate() {
+            let is_read = accepted.contains(&*index.to_string());
+            assert_eq!(is_read, refused.is_none(), "{minor}: {text}: {refused:?}");
+            outcomes[usize::from(is_read)] += 1;
+        }
+        assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
+    }
+}
+
+/// A third of all pairs of a field of the newest minor and a value, and each value for some field
+/// of each type: as whole configurations, with why we refuse them for this kubelet.
+fn drop_ins(kubelet: &'static str) -> Vec<(String, Option<String>)> {
     let facts = include_str!("../../../src/render/src/kubelet/known/1.37.txt");
     let fields = facts.lines().filter_map(|line| {
         let (path, _) = line.strip_prefix("field ")?.split_once(' ')?;
         (!path.contains(['.', '[', '{'])).then_some(path)
     });
-    let fields: Vec<&str> = fields.collect();
     let values = values();
     let profile = every_profile().iter().find(|it| it.name == "osp-ubuntu");
     let profile = profile.expect("it is a default profile");
     let mut drawn = Vec::new();
-    for (index, field) in fields.iter().enumerate() {
-        // A third of all pairs, and each value for some field of each type.
-        let some = values.iter().skip(index % 3).step_by(3);
-        for value in some {
+    for (index, field) in fields.enumerate() {
+        for value in values.iter().skip(index % 3).step_by(3) {
             let mut machine = profile.machine();
-            machine.kubelet = "1.37.0";
-            let set = [((*field).to_owned(), value.clone())];
+            machine.kubelet = kubelet;
+            let set = [(field.to_owned(), value.clone())];
             machine.settings.kubelet.fields = set.into_iter().collect();
-            let ours = machine.render(&profile.compiled);
-            if ours
-                .as_ref()
-                .err()
-                .is_some_and(|why| why.contains("sets it"))
-            {
+            let refused = machine.render(&profile.compiled).err();
+            if refused.as_ref().is_some_and(|why| why.contains("sets it")) {
                 continue;
             }
-            let mut whole = json!({
+            let whole = json!({
                 "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+                field: value,
             });
-            whole[*field] = value.clone();
-            drawn.push((
-                format!("{}-{field}", drawn.len()),
-                whole.to_string(),
-                ours.err(),
-            ));
+            drawn.push((whole.to_string(), refused));
         }
     }
-    let configurations: Vec<_> = drawn
-        .iter()
-        .map(|(name, text, _)| (name.clone(), text.clone()))
-        .collect();
-    let output = check(&configurations);
-    let accepted = String::from_utf8_lossy(&output.stdout);
-    let accepted: BTreeSet<&str> = accepted
-        .lines()
-        .filter_map(|line| line.strip_suffix(" ok")?.rsplit('/').next())
-        .collect();
-    let mut outcomes = [0; 2];
-    for (name, text, refused) in &drawn {
-        let is_read = accepted.contains(name.as_str());
-        assert_eq!(is_read, refused.is_none(), "{text}: {refused:?}");
-        outcomes[usize::from(is_read)] += 1;
-    }
-    assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
+    drawn
 }
 
 #[test]
@@ -196,8 +196,12 @@ fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
     }
 }
 
-/// Reads configurations, each with its name.
+/// Reads configurations, each with its name, as the newest kubelet.
 fn check(configurations: &[(String, String)]) -> Output {
+    check_for(NEWEST, configurations)
+}
+
+fn check_for(minor: &str, configurations: &[(String, String)]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let paths = configurations.iter().map(|(name, text)| {
         let path = folder.path().join(name);
@@ -205,5 +209,5 @@ fn check(configurations: &[(String, String)]) -> Output {
         path
     });
     let mut command = command(consumer("go/kubelet-config"));
-    run(command.args(paths))
+    run(command.arg(minor).args(paths))
 }

@@ -36,6 +36,12 @@ pub const ONE_WORD: &str = r"^\S*$";
 
 /// A proxy is a URL, or a host with a port.
 pub const PROXY: &str = r#"^([a-z0-9]+://[^\s"]+|[^\s"/]+:[0-9]+)?$"#;
+/// What is said of another.
+pub const PROXY_MUST: &str = "must be a URL such as http://proxy.example.com:3128";
+/// What certificates in PEM have.
+pub const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+/// What is said of other texts.
+pub const CERTIFICATES_MUST: &str = "must contain certificates in PEM";
 /// A mirror is a URL, or a host that cannot be taken for a plain word: it has a dot, a port or is
 /// `localhost`.
 pub const MIRROR: &str = r"^(https?://\S+|[^\s/]*[.:][^\s/]*(/\S*)?|localhost(/\S*)?)$";
@@ -72,14 +78,12 @@ fn matches(pattern: &str) -> String {
 /// may hold a password.
 pub fn proxy() -> Rule {
     let is_proxy = matches(PROXY);
-    Rule::new(format!("self.contains('@') || self.{is_proxy}"))
-        .message("must be a URL such as http://proxy.example.com:3128")
+    Rule::new(format!("self.contains('@') || self.{is_proxy}")).message(PROXY_MUST)
 }
 
 /// The rule for certificates.
 pub fn certificates() -> Rule {
-    Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')")
-        .message("must contain certificates in PEM")
+    Rule::new(format!("self == '' || self.contains('{CERTIFICATE}')")).message(CERTIFICATES_MUST)
 }
 
 /// The rule for the taints with which a kubelet registers.

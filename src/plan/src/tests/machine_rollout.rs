@@ -55,6 +55,10 @@ fn machines_were_created_from_the_document_that_was_stored_first_for_their_revis
     );
     assert_eq!(changes(wanted(&another), &another.observed), []);
 
+    let mut long = another.clone();
+    set_annotation(&mut long, REVISION, &"1".repeat(21));
+    assert_eq!(machines(&wanted(&long), &long.observed), None);
+
     let mut raised = another.clone();
     set_annotation(&mut raised, REVISION, "2");
     let raised = served(raised);
@@ -165,7 +169,13 @@ fn our_template_annotation_is_not_an_input_and_the_record_is_parsed_back() {
         };
         assert_eq!(MadeFrom::parse(&made_from.to_string()), Some(made_from));
     }
-    assert_eq!(MadeFrom::parse("one word"), None);
+    for not_ours in [
+        "one word",
+        "1 a-digest-of-seventeen k",
+        &format!("{:021} c k", 1),
+    ] {
+        assert_eq!(MadeFrom::parse(not_ours), None, "{not_ours}");
+    }
 }
 
 /// A machine deployment at rest, with the given fields merged into it.

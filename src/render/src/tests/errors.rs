@@ -88,6 +88,20 @@ fn a_failing_template_names_its_line_and_the_kind_of_problem_alone() {
 }
 
 #[test]
+fn no_filter_of_the_engine_but_the_one_for_defaults_takes_an_undefined_value() {
+    let lists = "length count first last min max sum list reverse items dictsort sort unique \
+                 map('upper') select reject selectattr('a') rejectattr('a') join";
+    let texts = "lower upper capitalize trim split lines string int float bool abs round \
+                 replace('a','b') indent(2)";
+    for filter in [lists, texts].iter().flat_map(|all| all.split_whitespace()) {
+        let rendered = a_world().text(&format!("{{% set x = Nonsense|{filter} %}}"));
+        assert!(rendered.is_err(), "{filter}: {rendered:?}");
+    }
+    let rendered = a_world().text("{{ Nonsense|default('a') }}");
+    assert_eq!(rendered.unwrap(), "a");
+}
+
+#[test]
 fn an_error_in_an_included_template_names_both() {
     check(
         |world| {
