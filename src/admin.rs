@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -155,15 +155,6 @@ pub fn router(state: AdminState) -> Router {
         .route("/fleet", get(fleet_page::html).post(fleet_page::sign_in))
         .route("/fleet.json", get(fleet_page::json))
         .with_state(state)
-}
-
-/// Returns the value of a header that a request has exactly once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let (value, None) = (values.next()?, values.next()) else {
-        return None;
-    };
-    value.to_str().ok()
 }
 
 async fn livez(State(state): State<AdminState>) -> impl IntoResponse {

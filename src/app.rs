@@ -248,7 +248,7 @@ pub async fn run_with(
         registry,
         worker_clusters,
         management: given.management,
-        management_uid,
+        management_uid: management_uid.into(),
         former_management_clusters: settings.former_management_clusters,
         connector: given.connector,
         policies: settings.policies,

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-use super::only;
-
 /// The answer to requests under another name.
 pub const UNKNOWN_HOST: &str = "this host is not known: ask by an address, as localhost, or by a \
-                                name of --fleet-page-host";
+                                name of --fleet-page-host of osm run";
 
 /// Returns true if the only host of a request is an address, `localhost` or one of these names. Any
 /// other name may be a stranger's that leads here, so that a browser takes the stranger's page and
@@ -46,17 +44,18 @@ async fn refuse_unknown(State(names): State<Arc<[String]>>, sent: Request, next:
     }
 }
 
+/// Returns the value of a header that a request has exactly once.
+pub fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let (value, None) = (values.next()?, values.next()) else {
+        return None;
+    };
+    value.to_str().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, value.parse().expect("a value of a header"));
-        }
-        headers
-    }
 
     #[test]
     fn a_host_is_an_address_or_a_name_that_is_set() {
@@ -74,12 +73,14 @@ mod tests {
             ("127.0.0.1.evil.example", false),
             ("", false),
         ] {
-            let sent = headers(&[("host", host)]);
+            let sent = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
             assert_eq!(is_host_of(&sent, &names), expected, "{host:?}");
         }
-        assert!(!is_host_of(&HeaderMap::new(), &names));
-        let two = headers(&[("host", "localhost"), ("host", "evil.example")]);
-        assert!(!is_host_of(&two, &names), "either could be meant");
-        assert!(!is_host_of(&headers(&[("host", "osm.example")]), &[]));
+        let mut sent = HeaderMap::new();
+        assert!(!is_host_of(&sent, &names));
+        sent.insert(header::HOST, "osm.example".parse().unwrap());
+        assert!(!is_host_of(&sent, &[]));
+        sent.append(header::HOST, "localhost".parse().unwrap());
+        assert!(!is_host_of(&sent, &names), "either could be meant");
     }
 }

@@ -134,13 +134,16 @@ where
 struct ListTooLong(usize);
 
 /// Returns a function for [`relisted`] that refuses more objects than this, in a list and in the
-/// events after it. It keeps a digest of each name.
+/// events after it. It keeps a digest of each name, or nothing without a limit.
 pub fn list_of_at_most<K: Resource>(
-    objects_max: usize,
+    objects_max: Option<usize>,
 ) -> impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send {
     let digests = RandomState::new();
     let mut known = HashSet::new();
     move |event| {
+        let Some(objects_max) = objects_max else {
+            return Ok(event);
+        };
         let digest = |object: &K| {
             let meta = object.meta();
             digests.hash_one((&meta.namespace, &meta.name))
@@ -385,7 +388,7 @@ mod tests {
             let list = std::iter::once(Event::Init).chain(objects);
             stream::iter(list.chain([Event::InitDone]).map(Ok))
         };
-        let mut events = Box::pin(relisted(RELIST, 100, watch, list_of_at_most(2)).skip(3));
+        let mut events = Box::pin(relisted(RELIST, 100, watch, list_of_at_most(Some(2))).skip(3));
         let refused = events.next().await.unwrap().unwrap_err();
         let why = refusal(&refused).map(ToString::to_string);
         assert_eq!(why.as_deref(), Some("there are more than 2 objects"));
@@ -394,7 +397,7 @@ mod tests {
 
     #[test]
     fn objects_that_come_after_the_list_count_and_those_that_go_do_not() {
-        let mut admit = list_of_at_most(2);
+        let mut admit = list_of_at_most(Some(2));
         let mut is_admitted = |event| admit(event).is_ok();
         assert!(is_admitted(Event::Init));
         assert!(is_admitted(Event::InitApply(named("a"))));

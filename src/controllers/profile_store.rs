@@ -389,7 +389,7 @@ pub async fn follow(
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
         let watch = move |page| watcher(api.clone(), watcher::Config::default().page_size(page));
-        let objects_max = health.as_ref().map_or(usize::MAX, |_| PROFILES_MAX);
+        let objects_max = health.as_ref().map(|_| PROFILES_MAX);
         let events = relisted(RELIST_PROFILES, 20, watch, list_of_at_most(objects_max));
         let mut follower = Follower {
             store: Arc::clone(&store),

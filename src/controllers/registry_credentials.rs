@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use http::uri::Scheme;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde::Deserialize;
@@ -112,11 +113,14 @@ fn parse(
 fn host(key: &str) -> String {
     let uri = key.parse::<http::Uri>().ok();
     let uri = uri.filter(|uri| uri.scheme().is_some());
-    match uri.as_ref().and_then(|uri| Some((uri.host()?, uri.port()))) {
-        // Images are named without the port of HTTPS.
-        Some((host, Some(port))) if port.as_u16() != 443 => format!("{host}:{port}"),
-        Some((host, _)) => host.to_owned(),
-        None => key.to_owned(),
+    let Some((host, uri)) = uri.as_ref().and_then(|uri| Some((uri.host()?, uri))) else {
+        return key.to_owned();
+    };
+    // Images are named without the port of HTTPS.
+    let usual = (uri.scheme() == Some(&Scheme::HTTPS)).then_some(443);
+    match uri.port_u16().filter(|port| Some(*port) != usual) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 
@@ -156,6 +160,7 @@ mod tests {
             ("http://user@own.example:5000/v2/", "own.example:5000"),
             ("https://[fd00::a]:5000", "[fd00::a]:5000"),
             ("https://own.example:443/v2/", "own.example"),
+            ("http://own.example:443/v2/", "own.example:443"),
             ("own.example:5000", "own.example:5000"),
             ("ghcr.io", "ghcr.io"),
         ] {

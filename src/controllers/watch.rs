@@ -181,7 +181,7 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
         RELIST,
         PAGE_OF_METADATA,
         watch,
-        list_of_at_most(OBJECTS_MAX),
+        list_of_at_most(Some(OBJECTS_MAX)),
     );
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
@@ -280,7 +280,7 @@ pub async fn follow_configs(
             let config = watcher::Config::default().page_size(page);
             watcher::watcher(api.clone(), config)
         };
-        let objects_max = health.as_ref().map_or(usize::MAX, |_| OBJECTS_MAX);
+        let objects_max = health.as_ref().map(|_| OBJECTS_MAX);
         let admit = list_of_at_most(objects_max);
         let events = relisted(RELIST, PAGE_OF_METADATA, watch, admit);
         interpret(

@@ -169,11 +169,11 @@ async fn attempt_for(
     let worker_clients = worker_clients(params, transport.transport());
     let worker = worker_clients.client();
     let home = worker_cluster.spec.home;
-    identify::identify(params, &worker, worker_cluster).await?;
+    let cluster_uid = identify::identify(params, &worker, worker_cluster).await?;
     let predecessor = match home {
         Home::Management => {
             let predecessor = adopt(params, &worker, worker_cluster).await?;
-            prepare(params, &worker).await?;
+            prepare(params, &worker, &cluster_uid).await?;
             predecessor
         }
         Home::Worker => {
@@ -379,19 +379,21 @@ async fn take_lease(
 
 /// Claims the cluster, then creates what nodes need. Before the claim, only the namespace that
 /// carries it is created.
-async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError> {
+async fn prepare(
+    params: &Params<'_>,
+    worker: &Client,
+    cluster_uid: &str,
+) -> Result<(), EngageError> {
     let namespace = prerequisites::ensure_namespace(worker)
         .await
         .map_err(|error| prerequisite_failed(&error))?;
     let claimant = params.shared.claimant(params.registered.id.tenant.clone());
-    let cluster_uid = params.registered.status.report().cluster_uid;
-    let found = (cluster_uid.as_deref().unwrap_or_default(), &namespace);
     let registrations = Registrations {
         registry: &params.shared.registry,
         management: &params.management.client(),
         former: &params.shared.former_management_clusters,
     };
-    claim::claim(worker, &claimant, found, registrations)
+    claim::claim(worker, &claimant, (cluster_uid, &namespace), registrations)
         .await
         .map_err(|error| match &error {
             ClaimError::Held { .. } => EngageError::failed(

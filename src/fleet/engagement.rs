@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -47,8 +47,8 @@ pub struct Shared {
     pub worker_clusters: WorkerClusters,
     /// Carries requests to the management cluster.
     pub management: Transport,
-    /// The uid of the management cluster's kube-system namespace.
-    pub management_uid: String,
+    /// What identifies the management cluster.
+    pub management_uid: ManagementUid,
     /// The uids of management clusters that no longer exist, whose claims are taken over.
     pub former_management_clusters: Vec<String>,
     /// Creates transports to worker clusters.
@@ -77,6 +77,24 @@ pub struct Shared {
     pub serve: ServeFunction,
     /// Keeps a WorkerCluster's status current.
     pub report: ReportFunction,
+}
+
+/// What identifies the management cluster.
+#[derive(Debug)]
+pub struct ManagementUid {
+    /// The uid of its namespace `kube-system`.
+    pub of_namespace: String,
+    /// What identifies it beside worker clusters that are homes, once it was read.
+    pub as_home: OnceCell<String>,
+}
+
+impl From<String> for ManagementUid {
+    fn from(of_namespace: String) -> Self {
+        Self {
+            of_namespace,
+            as_home: OnceCell::new(),
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -244,7 +262,7 @@ impl Shared {
     /// Returns the claimant of worker clusters for this tenant.
     pub fn claimant(&self, tenant: TenantId) -> Claimant {
         Claimant {
-            management_uid: self.management_uid.clone(),
+            management_uid: self.management_uid.of_namespace.clone(),
             tenant,
         }
     }

@@ -267,7 +267,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         registry,
         worker_clusters,
         management: params.management.transport,
-        management_uid: String::new(),
+        management_uid: String::new().into(),
         former_management_clusters: Vec::new(),
         connector: Arc::new(|_, _| Err("nothing is registered".into())),
         policies: Arc::new(policies),

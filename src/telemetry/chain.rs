@@ -151,7 +151,8 @@ fn answer(status: &Status) -> String {
     format!("the API server says {said}")
 }
 
-fn quoted(text: &str) -> String {
+/// Quotes a text that another program has chosen.
+pub fn quoted(text: &str) -> String {
     format!("`{}`", text.replace('`', "'"))
 }
 

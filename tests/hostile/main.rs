@@ -18,7 +18,7 @@ use std::{
 use libtest_mimic::{Arguments, Failed, Trial};
 use osm::{
     api::profile::TemplateLanguage,
-    render::{RenderError, template::CompiledProfile},
+    render::{Limits, RenderError, template::CompiledProfile},
 };
 
 use regex::{Captures, Regex};
@@ -42,6 +42,8 @@ const RENDER: &str = "--render-one";
 struct Group {
     language: TemplateLanguage,
     refused_as: Vec<String>,
+    /// The maximum number of instructions, if it is not the usual one.
+    fuel: Option<u64>,
     /// By name. `«20000×text»` stands for 20,000 times the text.
     templates: BTreeMap<String, String>,
 }
@@ -56,6 +58,8 @@ pub struct Case {
     pub template: String,
     /// The categories of the errors that may end it.
     pub refused_as: Vec<String>,
+    /// The limits of its render.
+    pub limits: Limits,
 }
 
 /// What a render came to.
@@ -103,12 +107,16 @@ fn every_case() -> Vec<Case> {
             TemplateLanguage::Jinja => "jinja",
             TemplateLanguage::GoTemplate => "go",
         };
+        let usual = Limits::default();
+        let fuel = group.fuel.unwrap_or(usual.fuel);
+        let limits = Limits { fuel, ..usual };
         let cases = group.templates.into_iter();
         let cases = cases.map(|(name, template)| Case {
             name: format!("{prefix}::{name}"),
             language: group.language,
             template: repeated.replace_all(&template, repeat).into_owned(),
             refused_as: group.refused_as.clone(),
+            limits,
         });
         cases.collect::<Vec<_>>()
     };
@@ -121,7 +129,8 @@ fn render_one(name: &str) -> ExitCode {
         eprintln!("there is no case `{name}`");
         return ExitCode::FAILURE;
     };
-    let subject = Subject::new();
+    let mut subject = Subject::new();
+    subject.limits = case.limits;
     let profile = one_file::a_profile_of(case.language, &case.template);
     let before = memory("VmRSS:");
     let begun = Instant::now();

@@ -208,9 +208,7 @@ fn every_hostile_template_ends_in_a_worker_as_in_process() -> Result<(), Failed>
         else {
             continue;
         };
-        let outcome = subject.with_input(&profile, |input| {
-            Ok(workers.render(input, &Limits::default()))
-        });
+        let outcome = subject.with_input(&profile, |input| Ok(workers.render(input, &case.limits)));
         let outcome = outcome?.map_err(|stopped| format!("{name}: {stopped}"))?;
         let category = outcome
             .as_ref()

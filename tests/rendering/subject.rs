@@ -26,6 +26,7 @@ pub struct Subject {
     pub own_fetch_token: Option<SecretText>,
     pub bootstrap_kubeconfig: SecretText,
     pub registry_credentials: BTreeMap<String, RegistryCredential>,
+    pub limits: Limits,
 }
 
 impl Subject {
@@ -47,12 +48,13 @@ impl Subject {
             own_fetch_token: None,
             bootstrap_kubeconfig: SecretText::new("hidden-kubeconfig"),
             registry_credentials: BTreeMap::new(),
+            limits: Limits::default(),
         }
     }
 
     /// Renders a profile.
     pub fn render(&self, profile: &CompiledProfile) -> Result<Rendered, RenderError> {
-        self.with_input(profile, |input| render(input, &Limits::default()))
+        self.with_input(profile, |input| render(input, &self.limits))
     }
 
     /// What something comes to with what a profile is rendered from.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fake_cluster::{Fault, Matcher, ObjectRef, Verb, object};
+use fake_cluster::{Cluster, Fault, Matcher, ObjectRef, Verb, object};
 use serde_json::{Value, json};
 
 use crate::{
@@ -240,6 +240,57 @@ async fn a_claim_of_another_fleet_is_no_leftover_while_its_registration_is_there
     for process in processes {
         process.stop().await;
     }
+}
+
+/// Grants all that the account of a home may do, and more.
+fn entitle_as_at_home(worker: &Cluster) {
+    let group = "rbac.authorization.k8s.io";
+    put(
+        worker,
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "all"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+        }),
+    );
+    put(
+        worker,
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": {"name": "all"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "all"},
+            "subjects": [{
+                "kind": "ServiceAccount", "namespace": "kube-system",
+                "name": "operating-system-manager",
+            }],
+        }),
+    );
+}
+
+/// Without the right to know the management cluster, a home could be that.
+#[tokio::test(start_paused = true)]
+async fn a_home_is_not_served_until_it_is_known_to_be_another_cluster() {
+    let world = World::with_berlin();
+    world.configure("berlin", &json!({"home": "Worker"}));
+    entitle_as_at_home(world.worker("berlin"));
+    let reads = Matcher::on(&[Verb::Get], "configmaps");
+    let refused = world.management.inject(reads, Fault::status(403));
+    let process = world.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(
+        condition(&world, "berlin", "Claimed"),
+        ["False", "ClaimFailed"]
+    );
+    let claimed = world.condition("berlin", "Claimed");
+    let message = claimed["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("manifests/rbac/management.yaml"),
+        "{message}"
+    );
+    assert_eq!(world.worker("berlin").writes().len(), 0);
+    world.management.clear_fault(refused);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(condition(&world, "berlin", "Claimed"), ["True", "Claimed"]);
+    process.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

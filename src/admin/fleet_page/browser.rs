@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName, header};
 
-use crate::admin::only;
+use crate::admin::hosts::only;
 
 /// Sent by browsers: how the page that made a request is related to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -36,7 +36,10 @@ use crate::plan::{
     observed::Seen,
     validate::Deployment,
 };
-use crate::telemetry::metrics::{ClusterKind, SecretKind};
+use crate::telemetry::{
+    chain::quoted,
+    metrics::{ClusterKind, SecretKind},
+};
 
 /// The number of requests for a deletion and a creation.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
@@ -430,5 +433,5 @@ mod tests;
 pub(in crate::controllers) fn held_by(metadata: &ObjectMeta) -> Option<String> {
     metadata.deletion_timestamp.as_ref()?;
     let finalizers = metadata.finalizers.as_ref()?;
-    Some(format!("`{}`", finalizers.join(", ").replace('`', "'")))
+    Some(quoted(&finalizers.join(", ")))
 }

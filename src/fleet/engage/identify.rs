@@ -39,10 +39,15 @@ pub async fn identity(worker: &Client, home: Home) -> Result<Option<String>, kub
 
 /// Returns the uid of the same object of the management cluster.
 async fn of_management(params: &Params<'_>, home: Home) -> Result<String, EngageError> {
+    let known = &params.shared.management_uid;
     if home == Home::Management {
-        return Ok(params.shared.management_uid.clone());
+        return Ok(known.of_namespace.clone());
     }
-    let found = identity(&params.management.client(), home).await;
+    let read = async || {
+        let found = identity(&params.management.client(), home).await;
+        found.map(Option::unwrap_or_default)
+    };
+    let found = known.as_home.get_or_try_init(read).await;
     let found = found.map_err(|error| {
         let remedy = if pages::is_forbidden(&error) {
             "; apply manifests/rbac/management.yaml, which grants this right"
@@ -59,15 +64,15 @@ async fn of_management(params: &Params<'_>, home: Home) -> Result<String, Engage
             ),
         )
     })?;
-    Ok(found.unwrap_or_default())
+    Ok(found.clone())
 }
 
-/// Checks that this is the same cluster as before, and not the management cluster.
+/// Checks that this is the same cluster as before, and not the management cluster. Returns its uid.
 pub(super) async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<(), EngageError> {
+) -> Result<String, EngageError> {
     let found = identity(worker, own.spec.home)
         .await
         .map_err(|error| not_connected(&error))?;
@@ -119,5 +124,5 @@ pub(super) async fn identify(
     tenant_status.set(|report| &mut report.cluster_uid, Some(found.clone()));
     let version = excerpt(&version.git_version, VERSION_CHARACTERS_MAX);
     tenant_status.set(|report| &mut report.version, Some(version));
-    Ok(())
+    Ok(found)
 }

@@ -141,9 +141,23 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("osm_included", included);
 }
 
-/// Wraps a function of the engine. Charges the weight of its arguments, times a factor for the
-/// work, and the weight of its result.
+/// Wraps a function or filter of the engine. Charges the weight of its arguments, times a factor
+/// for the work, and the weight of its result. It does not get an undefined value, which some
+/// filters of the engine take for an empty one.
 pub(super) fn charged(
+    function: Value,
+    factor: usize,
+) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
+    let function = Value::from_function(charged_with_undefined(function, factor));
+    move |state, arguments| {
+        let arguments = arguments.into_values();
+        refuse_undefined(arguments.first())?;
+        function.call(state, &arguments)
+    }
+}
+
+/// As [`charged`], for the filter that is about undefined values.
+pub(super) fn charged_with_undefined(
     function: Value,
     factor: usize,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
@@ -156,26 +170,19 @@ pub(super) fn charged(
     }
 }
 
-/// Wraps a filter of the engine as [`charged`], and refuses an undefined value.
-pub(super) fn strict(
-    filter: Value,
-    factor: usize,
-) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
-    let filter = Value::from_function(charged(filter, factor));
-    move |state, arguments| {
-        let arguments = arguments.into_values();
-        if arguments.first().is_some_and(Value::is_undefined) {
-            return Err(Error::from(ErrorKind::UndefinedError));
-        }
-        filter.call(state, &arguments)
+/// Refuses an undefined value.
+pub(super) fn refuse_undefined(value: Option<&Value>) -> Result<(), Error> {
+    if value.is_some_and(Value::is_undefined) {
+        return Err(Error::from(ErrorKind::UndefinedError));
     }
+    Ok(())
 }
 
 /// Wraps a filter that passes its other arguments to something for each entry of the first.
 pub(super) fn charged_per_entry(
     function: Value,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
-    let function = Value::from_function(strict(function, 1));
+    let function = Value::from_function(charged(function, 1));
     move |state, arguments| {
         let arguments = arguments.into_values();
         if let Some((entries, rest)) = arguments.split_first() {

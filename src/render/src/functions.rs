@@ -8,13 +8,14 @@ use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use minijinja::{
-    Environment, Error, ErrorKind, State, Value, filters, tests,
+    Environment, Error, State, Value, filters, tests,
     value::{Kwargs, Rest, ValueOrKwargs, from_args},
 };
 
 use super::{
     allocation_limit::{
-        self, MeteredText, charged, charged_per_entry, refusal, spend, strict, weigh, weigh_times,
+        self, MeteredText, charged, charged_per_entry, charged_with_undefined, refusal,
+        refuse_undefined, spend, weigh, weigh_times,
     },
     version::{Constraints, Version},
 };
@@ -78,52 +79,61 @@ fn add_functions(environment: &mut Environment<'static>) {
 }
 
 fn add_text_filters(environment: &mut Environment<'static>) {
-    environment.add_filter("lower", strict(Value::from_function(filters::lower), 1));
-    environment.add_filter("upper", strict(Value::from_function(filters::upper), 1));
+    environment.add_filter("lower", charged(Value::from_function(filters::lower), 1));
+    environment.add_filter("upper", charged(Value::from_function(filters::upper), 1));
     environment.add_filter(
         "capitalize",
-        strict(Value::from_function(filters::capitalize), 1),
+        charged(Value::from_function(filters::capitalize), 1),
     );
-    environment.add_filter("trim", strict(Value::from_function(filters::trim), 2));
-    environment.add_filter("split", strict(Value::from_function(filters::split), APART));
-    environment.add_filter("lines", strict(Value::from_function(filters::lines), APART));
-    environment.add_filter("string", strict(Value::from_function(filters::string), 1));
-    environment.add_filter("int", strict(Value::from_function(filters::int), 1));
-    environment.add_filter("float", strict(Value::from_function(filters::float), 1));
-    environment.add_filter("bool", strict(Value::from_function(filters::bool), 1));
-    environment.add_filter("abs", strict(Value::from_function(filters::abs), 1));
-    environment.add_filter("round", strict(Value::from_function(filters::round), 1));
+    environment.add_filter("trim", charged(Value::from_function(filters::trim), 2));
+    environment.add_filter(
+        "split",
+        charged(Value::from_function(filters::split), APART),
+    );
+    environment.add_filter(
+        "lines",
+        charged(Value::from_function(filters::lines), APART),
+    );
+    environment.add_filter("string", charged(Value::from_function(filters::string), 1));
+    environment.add_filter("int", charged(Value::from_function(filters::int), 1));
+    environment.add_filter("float", charged(Value::from_function(filters::float), 1));
+    environment.add_filter("bool", charged(Value::from_function(filters::bool), 1));
+    environment.add_filter("abs", charged(Value::from_function(filters::abs), 1));
+    environment.add_filter("round", charged(Value::from_function(filters::round), 1));
     environment.add_filter("replace", replace);
     environment.add_filter("indent", indent);
 }
 
 fn add_list_filters(environment: &mut Environment<'static>) {
-    environment.add_filter("length", strict(Value::from_function(filters::length), 1));
-    environment.add_filter("count", strict(Value::from_function(filters::length), 1));
+    environment.add_filter("length", charged(Value::from_function(filters::length), 1));
+    environment.add_filter("count", charged(Value::from_function(filters::length), 1));
     environment.add_filter(
         "default",
-        charged(Value::from_function(filters::default), 1),
+        charged_with_undefined(Value::from_function(filters::default), 1),
     );
-    environment.add_filter("d", charged(Value::from_function(filters::default), 1));
-    environment.add_filter("first", strict(Value::from_function(filters::first), 1));
-    environment.add_filter("last", strict(Value::from_function(filters::last), 1));
-    environment.add_filter("min", strict(Value::from_function(filters::min), 1));
-    environment.add_filter("max", strict(Value::from_function(filters::max), 1));
+    environment.add_filter(
+        "d",
+        charged_with_undefined(Value::from_function(filters::default), 1),
+    );
+    environment.add_filter("first", charged(Value::from_function(filters::first), 1));
+    environment.add_filter("last", charged(Value::from_function(filters::last), 1));
+    environment.add_filter("min", charged(Value::from_function(filters::min), 1));
+    environment.add_filter("max", charged(Value::from_function(filters::max), 1));
     environment.add_filter("sum", sum);
-    environment.add_filter("list", strict(Value::from_function(filters::list), APART));
+    environment.add_filter("list", charged(Value::from_function(filters::list), APART));
     environment.add_filter(
         "reverse",
-        strict(Value::from_function(filters::reverse), APART),
+        charged(Value::from_function(filters::reverse), APART),
     );
-    environment.add_filter("items", strict(Value::from_function(filters::items), 1));
+    environment.add_filter("items", charged(Value::from_function(filters::items), 1));
     environment.add_filter(
         "dictsort",
-        strict(Value::from_function(filters::dictsort), SORTS),
+        charged(Value::from_function(filters::dictsort), SORTS),
     );
-    environment.add_filter("sort", strict(Value::from_function(filters::sort), SORTS));
+    environment.add_filter("sort", charged(Value::from_function(filters::sort), SORTS));
     environment.add_filter(
         "unique",
-        strict(Value::from_function(filters::unique), SORTS),
+        charged(Value::from_function(filters::unique), SORTS),
     );
     environment.add_filter("map", charged_per_entry(Value::from_function(filters::map)));
     environment.add_filter(
@@ -276,9 +286,7 @@ fn sum(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error
 
 /// Returns the items as they are printed, with the separator between them.
 fn join(items: &Value, separator: Option<&str>) -> Result<String, Error> {
-    if items.is_undefined() {
-        return Err(Error::from(ErrorKind::UndefinedError));
-    }
+    refuse_undefined(Some(items))?;
     let separator = separator.unwrap_or_default();
     let mut out = MeteredText::default();
     for (index, item) in items.try_iter()?.enumerate() {

@@ -75,20 +75,23 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
         message: format!("{KUBELET}: {problem}"),
         fix: "write a version that Kubernetes has released, of one of these minors".to_owned(),
     }));
-    let name = machine_deployment.name_any();
-    remarks.extend(
-        name.starts_with(|it: char| it.is_ascii_digit())
-            .then(|| Remark {
-                rule: Rule::DOCUMENT_ORDER,
-                field: NAME.to_owned(),
-                message: format!(
-                    "{NAME}: cloud-init reads /etc/cloud/cloud.cfg.d by name, so that files of the \
-                 image such as 90_dpkg.cfg may override `{name}-…`"
-                ),
-                fix: "begin the name with a letter".to_owned(),
-            }),
-    );
+    remarks.extend(overridden(&machine_deployment.name_any()));
     remarks
+}
+
+/// Remarks on a name by which cloud-init reads the document before files of the image.
+fn overridden(name: &str) -> Option<Remark> {
+    let message = format!(
+        "{NAME}: cloud-init reads /etc/cloud/cloud.cfg.d by name, so that files of the image such as \
+         90_dpkg.cfg may override `{name}-…`"
+    );
+    name.starts_with(|it: char| it.is_ascii_digit())
+        .then(|| Remark {
+            rule: Rule::DOCUMENT_ORDER,
+            field: NAME.to_owned(),
+            message,
+            fix: "begin the name with a letter".to_owned(),
+        })
 }
 
 fn surprising(own: &BTreeMap<String, String>) -> Vec<Remark> {
@@ -198,6 +201,7 @@ mod tests {
         let found: Vec<String> = found.iter().map(Remark::sentence).collect();
         assert_eq!(found, expected);
     }
+
     #[test]
     fn what_a_kubelet_or_cloud_init_takes_otherwise_than_it_seems_is_said() {
         let machine_deployment = serde_json::from_value(json!({

@@ -159,12 +159,12 @@ fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
         "",
     );
     // The rule of the version says more.
-    let is_refused = |it: &Mismatch| matches!(it.kind, MismatchKind::Refused { .. });
-    found.retain(|it| it.path != "spec.version" || !is_refused(it));
+    let is_beyond = |it: &Mismatch| matches!(it.kind, MismatchKind::Refused { .. });
+    found.retain(|it| it.path != "spec.version" || !is_beyond(it));
     // Unknown fields, which the API server drops, and values beyond their limits do not prevent
     // decoding; other mismatches do.
     let is_refused =
-        |it: &Mismatch| !is_refused(it) && !matches!(it.kind, MismatchKind::UnknownField { .. });
+        |it: &Mismatch| !is_beyond(it) && !matches!(it.kind, MismatchKind::UnknownField { .. });
     let is_whole = !found.iter().any(is_refused);
     findings.extend(
         found

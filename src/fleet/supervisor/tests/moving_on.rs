@@ -176,7 +176,7 @@ pub(super) fn shared(
         registry,
         worker_clusters,
         management: transport(management),
-        management_uid: "m".to_owned(),
+        management_uid: "m".to_owned().into(),
         former_management_clusters: Vec::new(),
         connector: Arc::new(move |_, _| Ok(worker.clone())),
         policies: Arc::new(policies),

@@ -32,7 +32,7 @@ fn shared() -> Arc<Shared> {
         registry,
         worker_clusters,
         management: BoxCloneSyncService::new(nobody),
-        management_uid: String::new(),
+        management_uid: String::new().into(),
         former_management_clusters: Vec::new(),
         connector: Arc::new(|_, _| Err("nothing is reached".into())),
         permits: Permits::new(1),
