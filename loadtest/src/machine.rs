@@ -26,7 +26,7 @@ mod shell;
 pub use self::console::{JOIN_TIMEOUT, Progress, READY, Reached, is_ready, tail};
 pub use self::controller::{HOST_ADDRESS, SETTINGS};
 pub use self::images::{Image, Images};
-pub use self::mirror::{Fault, Mirror};
+pub use self::mirror::{CREDENTIAL_PROVIDER, CREDENTIAL_PROVIDER_PATH, Fault, Mirror};
 pub use self::provider::{Boot, Provider};
 pub use self::qemu::Machine;
 pub use self::shell::Shell;

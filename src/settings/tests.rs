@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{ApiResource, DynamicObject, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::api::worker_cluster::WorkerCluster;
@@ -91,18 +91,9 @@ fn tenant_defaults_are_a_spec_without_what_is_one_tenants_own() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn tenant_defaults_are_refused_as_the_api_server_refuses_them_in_a_worker_cluster() {
-    let cluster = Cluster::default();
-    let definition = include_str!("../../manifests/crds/workerclusters.yaml");
-    cluster.apply_yaml(definition).unwrap();
-    let created: Api<DynamicObject> = Api::namespaced_with(
-        cluster.client(),
-        "default",
-        &ApiResource::erase::<WorkerCluster>(&()),
-    );
-    let file = tempfile::NamedTempFile::new().unwrap();
-    for (field, value, is_taken) in [
+/// Settings with values, and whether a WorkerCluster can have them.
+fn settings() -> Vec<(&'static str, Value, bool)> {
+    vec![
         ("httpProxy", json!("http://proxy.example:3128"), true),
         ("httpProxy", json!("proxy.example:3128"), true),
         ("httpProxy", json!("proxy.example"), false),
@@ -139,7 +130,63 @@ async fn tenant_defaults_are_refused_as_the_api_server_refuses_them_in_a_worker_
         ("kubeletFeatureGates", json!({"A": "true"}), false),
         ("storedConfig", json!("Anything"), false),
         ("externalCloudProvider", json!(null), true),
-    ] {
+    ]
+}
+
+/// Programs for image credentials, and whether a WorkerCluster can have them.
+fn credential_providers() -> Vec<(Value, bool)> {
+    let provider = |field: &str, value: Value| {
+        let binary = json!({"url": "https://site.example/a", "sha256": "0".repeat(64)});
+        let mut provider = json!({
+            "name": "ecr", "binaries": {"amd64": binary}, "matchImages": ["*.example:5000/a"],
+            "defaultCacheDuration": "12h0m", "env": [{"name": "A", "value": ""}],
+        });
+        provider[field] = value;
+        provider
+    };
+    let token = |requires_account: bool, optional: &str| {
+        let token = json!({
+            "serviceAccountTokenAudience": "a", "cacheType": "Token",
+            "requireServiceAccount": requires_account,
+            "requiredServiceAccountAnnotationKeys": ["example.com/a"],
+            "optionalServiceAccountAnnotationKeys": [optional],
+        });
+        json!([provider("tokenAttributes", token)])
+    };
+    vec![
+        (token(true, "b"), true),
+        (token(true, "example.com/a"), false),
+        (token(true, "a..b/c"), false),
+        (token(false, "b"), false),
+        (json!(vec![provider("args", json!(["a"])); 2]), false),
+        (json!([provider("name", json!("a/b"))]), false),
+        (json!([provider("binaries", json!({}))]), false),
+        (json!([provider("matchImages", json!([]))]), false),
+        (
+            json!([provider("matchImages", json!(["https://a"]))]),
+            false,
+        ),
+        (
+            json!([provider("defaultCacheDuration", json!("1.5"))]),
+            false,
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenant_defaults_are_refused_as_the_api_server_refuses_them_in_a_worker_cluster() {
+    let cluster = Cluster::default();
+    let definition = include_str!("../../manifests/crds/workerclusters.yaml");
+    cluster.apply_yaml(definition).unwrap();
+    let created: Api<DynamicObject> = Api::namespaced_with(
+        cluster.client(),
+        "default",
+        &ApiResource::erase::<WorkerCluster>(&()),
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let others = credential_providers().into_iter();
+    let others = others.map(|(value, is_taken)| ("imageCredentialProviders", value, is_taken));
+    for (field, value, is_taken) in settings().into_iter().chain(others) {
         let object = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
             "metadata": {"generateName": "a-"},

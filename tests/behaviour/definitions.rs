@@ -176,6 +176,34 @@ fn unusable() -> [(&'static str, Value, &'static str); 16] {
     ]
 }
 
+/// Image credential providers that no kubelet takes, and a part of what is said about them.
+fn unusable_providers() -> [(Value, &'static str); 3] {
+    let provider = |binaries: Value, required: &str| {
+        json!({
+            "name": "ecr", "binaries": binaries, "matchImages": ["a"], "defaultCacheDuration": "1h",
+            "tokenAttributes": {
+                "serviceAccountTokenAudience": "a", "cacheType": "Token",
+                "requireServiceAccount": true,
+                "requiredServiceAccountAnnotationKeys": [required],
+                "optionalServiceAccountAnnotationKeys": ["b"],
+            },
+        })
+    };
+    let binary = json!({ "url": "https://a.example", "sha256": "0".repeat(64) });
+    let binaries = json!({ "amd64": binary });
+    [
+        (
+            json!([provider(binaries.clone(), "b")]),
+            "annotations that are required need requireServiceAccount",
+        ),
+        (
+            json!([provider(json!({}), "a")]),
+            "should have at least 1 properties",
+        ),
+        (json!(vec![provider(binaries, "a"); 2]), "Duplicate value"),
+    ]
+}
+
 pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
     world: &'static World,
 ) {
@@ -188,7 +216,9 @@ pub async fn settings_that_no_machine_can_use_are_refused_with_what_to_write(
         )
     };
     create(&worker_clusters, &WorkerCluster::new("worker", a_spec())).await;
-    for (field, value, expected) in unusable() {
+    let providers = unusable_providers().into_iter();
+    let providers = providers.map(|(value, told)| ("imageCredentialProviders", value, told));
+    for (field, value, expected) in unusable().into_iter().chain(providers) {
         let message = refused(
             &worker_clusters,
             "worker",

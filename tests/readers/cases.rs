@@ -19,7 +19,7 @@ use osm::{
 use serde_json::json;
 
 use crate::{
-    machine::Machine,
+    machine::{Machine, a_credential_provider},
     readers::{KUBELETS, Reader, providers},
 };
 
@@ -265,6 +265,7 @@ const VARIED: &[(&str, Change)] = &[
         machine.settings.variables = URL_VARIABLES
             .map(|name| (name.to_owned(), mirrored(name)))
             .into();
+        machine.settings.image_credential_providers = vec![a_credential_provider()];
     }),
     ("hostile", make_hostile),
 ];
@@ -363,8 +364,6 @@ impl Case {
         let profile = profiles.find(|profile| profile.name == self.profile);
         let mut lists = profile.expect("it is a default profile").spec.clone();
         for half in [&mut lists.bootstrap_config, &mut lists.provisioning_config] {
-            half.supported_container_runtimes.clear();
-            half.files.truncate(1);
             let file = half.files.first_mut().expect("a half has files");
             let inline = file.content.inline.as_mut().expect("it has content");
             "{% include 'artefacts' %}".clone_into(&mut inline.data);

@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 
 use osm::{
-    api::profile::OperatingSystem,
+    api::{
+        profile::OperatingSystem,
+        worker_cluster::{
+            Binaries, Binary, EnvironmentVariable, ImageCredentialProvider, TokenAttributes,
+            TokenCache,
+        },
+    },
     render::{Rendered, input::RegistryCredential, template::CompiledProfile},
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
@@ -13,6 +19,9 @@ use crate::{
     cases::{SSH_KEY, TOKEN, certificate},
     subject::Subject,
 };
+
+/// The program that kubelets ask for credentials.
+pub const CREDENTIAL_PROVIDER: &str = "registry-login";
 
 /// A machine deployment and its cluster: what differs from case to case.
 #[derive(Clone)]
@@ -87,5 +96,35 @@ impl Machine {
             ..Subject::new()
         };
         subject.render(profile).map_err(|error| error.to_string())
+    }
+}
+
+/// A program that a kubelet asks for credentials. Its content is `content`.
+pub fn a_credential_provider() -> ImageCredentialProvider {
+    let binary = |architecture: &str| Binary {
+        url: format!("https://mirror.example.com/{architecture}/{CREDENTIAL_PROVIDER}"),
+        sha256: "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73".to_owned(),
+    };
+    let key = |name: &str| vec![format!("example.com/{name}")];
+    ImageCredentialProvider {
+        name: CREDENTIAL_PROVIDER.to_owned(),
+        binaries: Binaries {
+            amd64: Some(binary("amd64")),
+            arm64: Some(binary("arm64")),
+        },
+        match_images: vec!["*.registry.example.com:5000/team".to_owned()],
+        default_cache_duration: "1h30m".to_owned(),
+        args: vec!["get".to_owned()],
+        env: vec![EnvironmentVariable {
+            name: "REGION".to_owned(),
+            value: String::new(),
+        }],
+        token_attributes: Some(TokenAttributes {
+            service_account_token_audience: "registry".to_owned(),
+            cache_type: TokenCache::ServiceAccount,
+            require_service_account: true,
+            required_service_account_annotation_keys: key("role"),
+            optional_service_account_annotation_keys: key("region"),
+        }),
     }
 }

@@ -336,6 +336,10 @@ fn check_object(object: &Map<String, Value>, schema: &Value, path: &str, causes:
     if let Some(max) = count(schema, "maxProperties").filter(|max| length > *max) {
         causes.push(Cause::too_many(path, length, max));
     }
+    if let Some(min) = count(schema, "minProperties").filter(|min| length < *min) {
+        let detail = format!("{path} in body should have at least {min} properties");
+        causes.push(Cause::invalid(path, &json!(length), &detail));
+    }
     let properties = schema.get("properties").and_then(Value::as_object);
     let additional = schema
         .get("additionalProperties")

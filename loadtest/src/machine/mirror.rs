@@ -29,9 +29,26 @@ const TLS_PORT: u16 = 8443;
 const UNKNOWN_TLS_PORT: u16 = 8444;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const FILE: &str = "application/octet-stream";
-/// Images below it are for those who log in, as `mirror` with the password `mirror-password`.
-const PRIVATE: &str = "/v2/private/";
-const LOGIN: &str = "Basic bWlycm9yOm1pcnJvci1wYXNzd29yZA==";
+/// Images below these are for those who log in: as `mirror` with the password `mirror-password`,
+/// and as `plugin` with `plugin-password`, which only the credential provider knows.
+const PRIVATE: [(&str, &str); 2] = [
+    ("/v2/private/", "Basic bWlycm9yOm1pcnJvci1wYXNzd29yZA=="),
+    ("/v2/plugin/", "Basic cGx1Z2luOnBsdWdpbi1wYXNzd29yZA=="),
+];
+/// Where the program is that a kubelet may ask for credentials.
+pub const CREDENTIAL_PROVIDER_PATH: &str = "/credential-provider";
+/// The program.
+pub const CREDENTIAL_PROVIDER: &str = r#"#!/bin/sh
+cat > /dev/null
+cat << 'END'
+{
+  "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+  "kind": "CredentialProviderResponse",
+  "cacheKeyType": "Registry",
+  "auth": {"10.0.2.2:8443/plugin": {"username": "plugin", "password": "plugin-password"}}
+}
+END
+"#;
 
 /// What is wrong with a mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +152,12 @@ impl Shared {
         if path == "/v2/" {
             return StatusCode::OK.into_response();
         }
-        if path.starts_with(PRIVATE) && headers.get(AUTHORIZATION).is_none_or(|it| it != LOGIN) {
+        if path == CREDENTIAL_PROVIDER_PATH {
+            return CREDENTIAL_PROVIDER.into_response();
+        }
+        let private = PRIVATE.iter().find(|(folder, _)| path.starts_with(folder));
+        let given = headers.get(AUTHORIZATION);
+        if private.is_some_and(|(_, login)| given.is_none_or(|it| it != login)) {
             let how = [(WWW_AUTHENTICATE, "Basic realm=\"mirror\"")];
             return (StatusCode::UNAUTHORIZED, how).into_response();
         }
@@ -176,11 +198,13 @@ impl Shared {
             "kubelet" => format!("kubelet-{}", version(path)?),
             _ if name.starts_with("cni-plugins-") => "cni-plugins.tgz".to_owned(),
             _ if name.starts_with("crictl-") => "crictl.tar.gz".to_owned(),
-            // The registry has each image twice: for everybody, and for those who log in.
-            _ => path
-                .replacen(PRIVATE, "/v2/", 1)
-                .trim_start_matches('/')
-                .to_owned(),
+            // The registry has each image for everybody, and for those who log in.
+            _ => {
+                let mut folders = PRIVATE.iter();
+                let image = folders.find_map(|(folder, _)| path.strip_prefix(folder));
+                let file = image.map(|it| format!("v2/{it}"));
+                file.unwrap_or_else(|| path.trim_start_matches('/').to_owned())
+            }
         };
         let is_below = Path::new(&file)
             .components()

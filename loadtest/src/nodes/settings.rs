@@ -5,12 +5,14 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::site::Site;
 use super::trial::Trial;
 use super::{Params, Seen};
 use crate::demo::node::POD_IMAGE;
-use crate::machine::{Image, SETTINGS};
+
+use crate::machine::{CREDENTIAL_PROVIDER, CREDENTIAL_PROVIDER_PATH, Image, SETTINGS};
 
 const MIRROR: &str = "https://10.0.2.2:8443";
 const CREDENTIALS: &str = "
@@ -32,6 +34,15 @@ fn settings(authority: &str) -> Value {
         "registryMirrors": { "registry.k8s.io": [MIRROR], "registry.example": [MIRROR] },
         "insecureRegistries": ["10.0.2.2:8444"],
         "registryCredentialsSecretRef": { "name": "registries" },
+        "imageCredentialProviders": [{
+            "name": "mirror-login",
+            "binaries": { "amd64": {
+                "url": format!("{MIRROR}{CREDENTIAL_PROVIDER_PATH}"),
+                "sha256": hex::encode(Sha256::digest(CREDENTIAL_PROVIDER)),
+            } },
+            "matchImages": ["10.0.2.2:8443/plugin"],
+            "defaultCacheDuration": "1h",
+        }],
         "nodeCredentials": "PerMachineDeployment",
         "initialTaints": "example.com/first=yes:NoSchedule",
         "kubeletFeatureGates": { "CPUManagerPolicyAlphaOptions": true },
@@ -81,6 +92,7 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     trial
         .runs("private", "10.0.2.2:8443/private/hello:1")
         .await?;
+    trial.runs("plugin", "10.0.2.2:8443/plugin/hello:1").await?;
     Seen::of(trial).await
 }
 

@@ -1,6 +1,7 @@
 //! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
 
 mod credentials;
+mod images;
 pub mod limits;
 mod rollout;
 
@@ -14,6 +15,10 @@ use serde_json::{Map, Value};
 
 pub use self::{
     credentials::{Credentials, NodeCredentials},
+    images::{
+        Binaries, Binary, EnvironmentVariable, ImageCredentialProvider,
+        RegistryCredentialsReference, TokenAttributes, TokenCache,
+    },
     rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout},
 };
 use super::{condition::ConditionType, profile::null_is_absent};
@@ -203,6 +208,11 @@ pub struct WorkerClusterSpec {
     /// cluster that is the tenant's home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_credentials_secret_ref: Option<RegistryCredentialsReference>,
+    /// Programs that a kubelet asks for credentials as it pulls images, in the order in which it
+    /// tries what they say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "limits::image_credential_providers_schema")]
+    pub image_credential_providers: Option<Vec<ImageCredentialProvider>>,
     /// The API server's URL for nodes, instead of the one that was found.
     #[serde(
         default,
@@ -228,18 +238,6 @@ pub struct SecretReference {
     /// The Secret's name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-}
-
-/// A Secret with registry credentials.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
-pub struct RegistryCredentialsReference {
-    /// The Secret's name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The Secret's namespace in the worker cluster. Only for `spec.home: Worker`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
-    pub namespace: Option<String>,
 }
 
 /// What happens to the machine deployments when the registration is removed.

@@ -10,7 +10,7 @@ use super::{
     encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
-    kubelet::drop_in,
+    kubelet::{credential_providers, drop_in},
     source::{files_of, half_of, inline_of},
 };
 use osm_api::{
@@ -22,7 +22,7 @@ use osm_api::{
 };
 use osm_tenant::secret_text::SecretText;
 
-/// The mode of the files that are added: `hosts.toml`, and drop-ins of the kubelet's configuration.
+/// The mode of the files that are added: `hosts.toml`, and what configures the kubelet.
 const ADDED_PERMISSIONS: i32 = 600;
 
 /// The form of a config.
@@ -74,11 +74,9 @@ pub(super) fn compose(
     let profile = valid.input.profile.spec();
     let bootstrap = compose_half(valid, (Half::Bootstrap, files.bootstrap), form)?;
     let mut provisioning = compose_half(valid, (Half::Provisioning, files.provisioning), form)?;
-    if !valid.drop_ins.is_empty() && ![&bootstrap, &provisioning].into_iter().any(reads_drop_ins) {
-        return Err(RenderError::DropInsUnread);
-    }
     let added = containerd::hosts_files(valid.input.settings)?.into_iter();
     let added = added.chain(valid.drop_ins.clone());
+    let added = added.chain(valid.image_credential_providers.clone());
     provisioning.files.extend(added.map(|(path, data)| File {
         path,
         permissions: ADDED_PERMISSIONS,
@@ -98,10 +96,23 @@ pub(super) fn compose(
     })
 }
 
-/// Returns true if a file or a unit tells a kubelet where the drop-ins of its configuration are.
-fn reads_drop_ins(half: &ConfigHalf) -> bool {
-    let mut texts = half.texts();
-    texts.any(|(_, text)| text.contains("--config-dir") && text.contains(drop_in::FOLDER))
+/// Refuses a config with files for the kubelet that no flag of its kubelet names.
+pub(super) fn refuse_unread(config: &OperatingSystemConfigSpec) -> Result<(), RenderError> {
+    let halves = [&config.bootstrap_config, &config.provisioning_config];
+    let mut files = halves.into_iter().flat_map(|half| &half.files);
+    let is_unread = |flag: &str, path: &str| {
+        let mut texts = halves.into_iter().flat_map(ConfigHalf::texts);
+        !texts.any(|(_, text)| text.contains(flag) && text.contains(path))
+    };
+    let has_drop_in = files.clone().any(|it| it.path.starts_with(drop_in::FOLDER));
+    if has_drop_in && is_unread(drop_in::FLAG, drop_in::FOLDER) {
+        return Err(RenderError::DropInsUnread);
+    }
+    let has_providers = files.any(|it| it.path == credential_providers::CONFIG);
+    if has_providers && is_unread(credential_providers::FLAG, credential_providers::CONFIG) {
+        return Err(RenderError::ImageCredentialProvidersUnread);
+    }
+    Ok(())
 }
 
 fn cloud_provider_spec(valid: &ValidInput<'_>, form: Form) -> Option<Json> {

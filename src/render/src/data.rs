@@ -21,7 +21,9 @@ use super::{
     duration::GoDuration,
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
-    kubelet::{KubeletSettings, drop_in::drop_ins, feature_gates, kubelet_version},
+    kubelet::{
+        KubeletSettings, credential_providers, drop_in::drop_ins, feature_gates, kubelet_version,
+    },
     no_proxy::is_direct,
     template::BOOTSTRAP_KUBECONFIG,
 };
@@ -36,6 +38,7 @@ use osm_tenant::{certificates::separated, secret_text::SecretText, settings::Ten
 const FETCH_TOKEN: &str = "fetch_token";
 const SERVER_IS_DIRECT: &str = "server_is_direct";
 const KUBELET_DROP_INS: &str = "kubelet_drop_ins";
+const IMAGE_CREDENTIAL_PROVIDERS: &str = "image_credential_providers";
 
 /// Variables that exist for old profiles, and are always empty.
 const ALWAYS_EMPTY: [&str; 5] = [
@@ -55,6 +58,8 @@ pub(super) struct ValidInput<'a> {
     feature_gates: BTreeMap<String, bool>,
     /// The drop-ins of the kubelet's configuration, by path.
     pub(super) drop_ins: BTreeMap<String, String>,
+    /// The path and the text of what tells the kubelet its image credential providers.
+    pub(super) image_credential_providers: Option<(String, String)>,
     kube_version: String,
     /// The cloud provider's configuration file, if the machine deployment does not contain one.
     legacy_cloud_config: String,
@@ -83,6 +88,8 @@ impl<'a> ValidInput<'a> {
             input.settings,
             &kube_version,
         )?;
+        let image_credential_providers =
+            credential_providers::config(input.settings, &feature_gates, &kube_version)?;
         let is_static = provider.network.as_ref().is_some_and(Network::is_static);
         if is_static && provider.operating_system != OperatingSystem::Flatcar.as_str() {
             return Err(RenderError::StaticNetwork {
@@ -104,6 +111,7 @@ impl<'a> ValidInput<'a> {
             kubelet,
             feature_gates,
             drop_ins,
+            image_credential_providers,
             kube_version,
             names: DerivedNames::new(machine_deployment.namespace, machine_deployment.name),
         })
@@ -203,6 +211,10 @@ impl<'a> ValidInput<'a> {
         };
         data.extend([
             (KUBELET_DROP_INS, Value::from(!self.drop_ins.is_empty())),
+            (
+                IMAGE_CREDENTIAL_PROVIDERS,
+                credential_providers::variable(&self.input.settings.image_credential_providers),
+            ),
             (
                 "KubeletFeatureGates",
                 Value::from_pairs(gates.iter().map(|(name, is_on)| (name.as_str(), *is_on))),

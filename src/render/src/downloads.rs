@@ -2,7 +2,7 @@
 //! rendered like a file, in each half that has one. Each line is a kind and a value.
 
 use super::{
-    Limits, RenderError, RenderInput, render, source::templates_of, template::CompiledProfile,
+    Limits, RenderError, RenderInput, render_parts, source::templates_of, template::CompiledProfile,
 };
 use osm_api::profile::{
     File, FileContent, FileContentInline, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,
@@ -29,7 +29,7 @@ pub fn downloads(
         profile: &profile,
         ..*input
     };
-    let config = render(&input, limits)?.config;
+    let config = render_parts(&input, limits)?.config;
     let files = [config.bootstrap_config, config.provisioning_config].map(|half| half.files);
     let list = |file: File| (file.path == path()).then_some(file.content.inline?.data);
     let texts: Vec<String> = files.into_iter().flatten().filter_map(list).collect();
@@ -104,6 +104,11 @@ mod tests {
     fn a_profile_with_a_list_says_what_it_fetches_in_either_language() {
         let world = with_list("file https://a.example/{{ KubeVersion }}/kubelet");
         let expected = Some(vec!["file https://a.example/v1.34.1/kubelet".to_owned()]);
+        assert_eq!(list(&world), expected);
+        // What only a whole profile must do with settings, a list need not.
+        let mut world = world;
+        let fields = [("cpuManagerPolicy".to_owned(), "static".into())];
+        world.settings.kubelet.fields = fields.into_iter().collect();
         assert_eq!(list(&world), expected);
         let mut world = with_list("file https://a.example/{{ .KubeVersion }}/kubelet");
         world.profile.template_language = Some(TemplateLanguage::GoTemplate);

@@ -254,6 +254,22 @@ pub enum RenderError {
          --config-dir=/etc/kubernetes/kubelet.conf.d to its flags if the variable kubelet_drop_ins is true"
     )]
     DropInsUnread,
+    /// The kubelet does not start with one of the tenant's image credential providers.
+    #[error("settings, imageCredentialProviders, `{name}`: {reason}")]
+    ImageCredentialProvider {
+        /// Its name.
+        name: String,
+        /// Why it does not.
+        reason: String,
+    },
+    /// The profile's kubelet would not ask the tenant's image credential providers.
+    #[error(
+        "profile: its kubelet does not read imageCredentialProviders; if the variable \
+         image_credential_providers is not empty, download its programs, and add \
+         --image-credential-provider-config=/etc/kubernetes/image-credential-providers.json and \
+         --image-credential-provider-bin-dir to its flags"
+    )]
+    ImageCredentialProvidersUnread,
     /// The kubelet's version is invalid.
     #[error(
         "machine deployment, spec.template.spec.versions.kubelet: \
@@ -313,6 +329,9 @@ impl RenderError {
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
             Self::IgnitionVersionUnused => "ignition-version",
             Self::KubeletConfiguration { .. } | Self::DropInsUnread => "kubelet-configuration",
+            Self::ImageCredentialProvider { .. } | Self::ImageCredentialProvidersUnread => {
+                "image-credential-provider"
+            }
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
             Self::FeatureGate { .. } | Self::TenantFeatureGate { .. } => "feature-gate",
             Self::KubeletVersion { .. } => "kubelet-version",

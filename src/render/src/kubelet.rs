@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{duration::GoDuration, error::RenderError, version::Version};
 use osm_tenant::settings::TenantSettings;
 
+pub(super) mod credential_providers;
 pub(super) mod drop_in;
 pub mod known;
 mod values;

@@ -90,6 +90,13 @@ impl fmt::Debug for Rendered {
 ///
 /// A template fails or exceeds a limit, or a value of the machine deployment cannot be used.
 pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
+    let rendered = render_parts(input, limits)?;
+    compose::refuse_unread(&rendered.config)?;
+    Ok(rendered)
+}
+
+/// Renders a profile that may be without the parts that make a node.
+fn render_parts(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
     let valid = ValidInput::new(*input)?;
     compose::provisioning_utility(&valid)?;
     let data = valid.template_data();

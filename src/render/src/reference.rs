@@ -30,6 +30,7 @@ pub enum Kind {
     Truth,
     OptionalNumber,
     List,
+    ListOfMaps,
     Map,
     OptionalMap,
     Structure,
@@ -45,6 +46,7 @@ impl Kind {
             Self::Truth => "true or false",
             Self::OptionalNumber => "number or `none`",
             Self::List => "list of text",
+            Self::ListOfMaps => "list of maps",
             Self::Map => "map",
             Self::OptionalMap => "map of text or `none`",
             Self::Structure => "structure",
@@ -168,7 +170,7 @@ mod tests {
                 Kind::Text | Kind::OptionalText => ValueKind::String,
                 Kind::Truth => ValueKind::Bool,
                 Kind::OptionalNumber => ValueKind::Number,
-                Kind::List => ValueKind::Seq,
+                Kind::List | Kind::ListOfMaps => ValueKind::Seq,
                 Kind::Map | Kind::OptionalMap | Kind::Structure | Kind::OptionalStructure => {
                     ValueKind::Map
                 }

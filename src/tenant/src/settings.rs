@@ -1,6 +1,7 @@
 //! The settings of a tenant that affect its rendered configuration: the fleet's defaults,
 //! overridden by a WorkerCluster's spec. They are validated once, and passed by value.
 
+mod credential_providers;
 mod in_use;
 mod taints;
 
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use osm_api::worker_cluster::{
-    MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
+    ImageCredentialProvider, MachineRollout, NodeCredentials, ProfileRollout, StoredConfig,
+    WorkerClusterSpec,
 };
 
 pub use self::in_use::{Input, masked};
@@ -54,6 +56,10 @@ pub struct TenantSettings {
     pub registry_mirrors: BTreeMap<String, Vec<String>>,
     /// The order in which a registry's mirrors are written.
     pub mirror_order: MirrorOrder,
+    /// Programs that a kubelet asks for credentials as it pulls images. Without any, they are not
+    /// serialized, so that objects from before this setting existed stay current.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_credential_providers: Vec<ImageCredentialProvider>,
     /// The API server's URL for nodes, instead of the one that was found.
     pub api_server_override: Option<String>,
     /// Custom variables for templates.
@@ -128,6 +134,7 @@ impl Default for TenantSettings {
             insecure_registries: Vec::new(),
             registry_mirrors: BTreeMap::new(),
             mirror_order: MirrorOrder::default(),
+            image_credential_providers: Vec::new(),
             api_server_override: None,
             variables: BTreeMap::new(),
             node_credentials: NodeCredentials::default(),
@@ -195,6 +202,9 @@ pub enum SettingsError {
     /// No kubelet takes `spec.initialTaints`.
     #[error("spec.initialTaints: {0}")]
     InitialTaints(String),
+    /// No kubelet takes an entry of `spec.imageCredentialProviders`.
+    #[error("spec.imageCredentialProviders, {0}")]
+    ImageCredentialProviders(String),
 }
 
 impl TenantSettings {
@@ -245,6 +255,8 @@ impl TenantSettings {
                 .clone()
                 .unwrap_or(defaults.registry_mirrors),
             mirror_order: defaults.mirror_order,
+            image_credential_providers: credential_providers::checked(spec)?
+                .unwrap_or(defaults.image_credential_providers),
             api_server_override: match &spec.api_server_override {
                 Some(url) if !url.is_empty() && !url.starts_with("https://") => {
                     return Err(SettingsError::ApiServerOverride(url.clone()));
@@ -328,6 +340,50 @@ mod tests {
         assert!(
             matches!(refused, SettingsError::InitialTaints(_)),
             "{refused}"
+        );
+    }
+
+    #[test]
+    fn programs_for_credentials_that_no_kubelet_takes_are_refused_whichever_way_settings_come() {
+        let refused = |providers: serde_json::Value| {
+            let spec = serde_json::json!({
+                "kubeconfigSecretRef": {"name": "a"}, "imageCredentialProviders": providers,
+            });
+            let spec = serde_json::from_value(spec).unwrap();
+            let refused = TenantSettings::default().with(&spec).err();
+            refused.map(|why| why.to_string()).unwrap_or_default()
+        };
+        let provider = |required: &[&str], optional: &[&str], needs_account: bool| {
+            let binary = serde_json::json!({"url": "https://a", "sha256": ""});
+            serde_json::json!({
+                "name": "ecr", "binaries": {"arm64": binary}, "matchImages": [], "defaultCacheDuration": "0",
+                "tokenAttributes": {
+                    "serviceAccountTokenAudience": "a", "cacheType": "Token",
+                    "requireServiceAccount": needs_account,
+                    "requiredServiceAccountAnnotationKeys": required,
+                    "optionalServiceAccountAnnotationKeys": optional,
+                },
+            })
+        };
+        let sound = provider(&["a"], &["b"], true);
+        assert_eq!(refused([&sound].into_iter().cloned().collect()), "");
+        assert_eq!(
+            refused([&sound, &sound].into_iter().cloned().collect()),
+            "spec.imageCredentialProviders, `ecr`: another one has its name"
+        );
+        let mut without = sound.clone();
+        without["binaries"] = serde_json::json!({"amd64": null});
+        assert!(refused([without].into_iter().collect()).ends_with("it has no binary"));
+        for wrong in [
+            provider(&["a"], &["a"], true),
+            provider(&["a"], &["b"], false),
+        ] {
+            let why = refused([wrong].into_iter().collect());
+            assert!(why.contains("need requireServiceAccount"), "{why}");
+        }
+        assert_eq!(
+            refused([provider(&[], &["b"], false)].into_iter().collect()),
+            ""
         );
     }
 

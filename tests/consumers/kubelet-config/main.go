@@ -1,6 +1,7 @@
-// Reads kubelet configurations as the kubelet of a minor does: kubelet-config 1.34 FILE... Decoding is strict, so that an unknown field, a
-// field that stands twice and a value of a wrong type are errors; then quantities are parsed, which
-// the configuration carries as text. No released program does only this, and a kubelet itself goes
+// Reads kubelet configurations, and those of image credential providers, as the kubelet of a minor
+// does: kubelet-config 1.34 FILE... Decoding is strict, so that an unknown field, a field that
+// stands twice and a value of a wrong type are errors; then quantities are parsed, which the
+// configuration carries as text. No released program does only this, and a kubelet itself goes
 // on to need a machine.
 package main
 
@@ -13,19 +14,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	oldestproviders "k8s.io/kubelet-1.34/config/v1"
 	oldest "k8s.io/kubelet-1.34/config/v1beta1"
+	providers "k8s.io/kubelet/config/v1"
 	"k8s.io/kubelet/config/v1beta1"
 )
 
 func main() {
 	scheme := runtime.NewScheme()
-	known := map[string]func(*runtime.Scheme) error{
-		"1.34": oldest.AddToScheme,
-		"1.37": v1beta1.AddToScheme,
+	known := map[string][]func(*runtime.Scheme) error{
+		"1.34": {oldest.AddToScheme, oldestproviders.AddToScheme},
+		"1.37": {v1beta1.AddToScheme, providers.AddToScheme},
 	}
-	if err := known[os.Args[1]](scheme); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	for _, add := range known[os.Args[1]] {
+		if err := add(scheme); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	status := 0
@@ -54,6 +59,8 @@ func check(decoder runtime.Decoder, path string) error {
 		return all(it.KubeReserved, it.SystemReserved, it.EvictionHard, it.ContainerLogMaxSize)
 	case *oldest.KubeletConfiguration:
 		return all(it.KubeReserved, it.SystemReserved, it.EvictionHard, it.ContainerLogMaxSize)
+	case *providers.CredentialProviderConfig, *oldestproviders.CredentialProviderConfig:
+		return nil
 	}
 	return fmt.Errorf("a %T is no KubeletConfiguration", object)
 }

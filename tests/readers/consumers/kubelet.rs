@@ -10,6 +10,7 @@ use crate::{
 };
 
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
+const CREDENTIAL_PROVIDERS: &str = "/etc/kubernetes/image-credential-providers.json";
 const DROP_INS: &str = "/etc/kubernetes/kubelet.conf.d/";
 
 /// The newest minor of the kubelets that the decoder knows.
@@ -43,6 +44,23 @@ fn the_kubelet_reads_every_configuration_of_every_profile() {
     assert!(output.status.success(), "{}", text(&output));
     let accepted = String::from_utf8_lossy(&output.stdout).lines().count();
     assert_eq!(accepted, configurations.len(), "each was read");
+}
+
+#[test]
+fn the_oldest_kubelet_and_the_newest_read_every_credential_provider() {
+    let cases = every_case().iter();
+    let configurations = cases.flat_map(|case| case.texts_below(CREDENTIAL_PROVIDERS));
+    let [(_, sound)] = &distinct(configurations)[..] else {
+        panic!("all cases with a program have the same");
+    };
+    for minor in ["1.34", NEWEST] {
+        for (right, wrong) in [("", ""), ("args", "arg"), ("1h30m", "1.5"), ("true", "1")] {
+            let text = sound.replacen(right, wrong, 1);
+            let output = check_for(minor, &[("providers".to_owned(), text)]);
+            let is_read = output.status.success();
+            assert_eq!(is_read, right == wrong, "{minor}, {wrong}: {output:?}");
+        }
+    }
 }
 
 /// A value for each type of a field, and some for none.

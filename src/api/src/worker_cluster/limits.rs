@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use kube_core::{Message, Rule};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use super::ImageCredentialProvider;
+
 /// The longest text of an IP address: IPv6 with an embedded IPv4 address.
 pub const ADDRESS_CHARACTERS_MAX: usize = 45;
 /// The maximum length of a DNS name, with a port.
@@ -22,6 +24,8 @@ pub const LINES_CHARACTERS_MAX: usize = 262_144;
 pub const REGISTRIES_MAX: usize = 64;
 /// The maximum number of fields of the kubelet's configuration: it has fewer.
 const KUBELET_FIELDS_MAX: usize = 256;
+/// The maximum number of programs for credentials: clouds have one each.
+const IMAGE_CREDENTIAL_PROVIDERS_MAX: usize = 16;
 /// The maximum number of mirrors of a registry, and the maximum length of each. The API server
 /// refuses a definition whose rules could take too long.
 const MIRRORS_MAX: usize = 16;
@@ -45,6 +49,14 @@ pub const CERTIFICATES_MUST: &str = "must contain certificates in PEM";
 /// A mirror is a URL, or a host that cannot be taken for a plain word: it has a dot, a port or is
 /// `localhost`.
 pub const MIRROR: &str = r"^(https?://\S+|[^\s/]*[.:][^\s/]*(/\S*)?|localhost(/\S*)?)$";
+/// Images by their registry. A kubelet takes a `*` only in the host, and of a scheme or a tag that
+/// is there it makes another host or path, which no image has.
+pub const MATCHED_IMAGES: &str = r"^[A-Za-z0-9*._-]+(:[0-9]+)?(/[A-Za-z0-9._/-]*)?$";
+/// The key of an annotation.
+const ANNOTATION_KEY: &str = r"^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$";
+/// What is said of annotations of a ServiceAccount that contradict each other.
+pub const TOKEN_ANNOTATIONS_MUST: &str =
+    "annotations that are required need requireServiceAccount, and cannot be optional, too";
 /// One taint, as `kubelet --register-with-taints` reads it: `key=value:effect` or `key:effect`.
 const TAINT: &str =
     "([a-z0-9.-]+/)?[A-Za-z0-9._-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)";
@@ -104,6 +116,36 @@ pub fn mirrors() -> Rule {
     );
     Rule::new(format!("self.all(it, self[it].all(url, {is_mirror}))"))
         .message(Message::Expression(wrong))
+}
+
+/// The rule for the annotations of a ServiceAccount that a program gets.
+pub fn token_annotations() -> Rule {
+    let required = "self.requiredServiceAccountAnnotationKeys";
+    let optional = "self.optionalServiceAccountAnnotationKeys";
+    Rule::new(format!(
+        "!has({required}) || size({required}) == 0 || (self.requireServiceAccount \
+         && (!has({optional}) || !{required}.exists(key, key in {optional})))"
+    ))
+    .message(TOKEN_ANNOTATIONS_MUST)
+}
+
+/// Returns the schema of keys of annotations, each of which stands there once.
+pub fn annotation_keys_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 32,
+        "x-kubernetes-list-type": "set",
+        "items": { "type": "string", "maxLength": 317, "pattern": ANNOTATION_KEY },
+    })
+}
+
+/// Returns the schema of programs, each of which has its own name.
+pub fn image_credential_providers_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = generator.subschema_for::<Option<Vec<ImageCredentialProvider>>>();
+    schema.insert("maxItems".to_owned(), IMAGE_CREDENTIAL_PROVIDERS_MAX.into());
+    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
+    schema.insert("x-kubernetes-list-map-keys".to_owned(), vec!["name"].into());
+    schema
 }
 
 /// Returns the schema of an object of which only the kubelet of a machine knows the fields.

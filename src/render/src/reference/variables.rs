@@ -408,6 +408,12 @@ pub const VARIABLES: &[Variable] = &[
         "The token to fetch documents with: the machine deployment's own where it has one (`spec.nodeCredentials`), else `Token`.",
     ),
     plain(
+        "image_credential_providers",
+        Kind::ListOfMaps,
+        "[]map[string]any",
+        "The programs of `spec.imageCredentialProviders`, each with `name` and `binaries`: by architecture (`amd64`, `arm64`), a map of `url` and `sha256`.",
+    ),
+    plain(
         "kubelet_drop_ins",
         Kind::Truth,
         "bool",

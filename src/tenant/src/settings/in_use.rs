@@ -18,7 +18,7 @@ pub struct Input {
 }
 
 /// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
-const SETTINGS: [(&str, &str); 17] = [
+const SETTINGS: [(&str, &str); 18] = [
     ("clusterDNS", "cluster_dns"),
     ("externalCloudProvider", "external_cloud_provider"),
     ("httpProxy", "http_proxy"),
@@ -43,6 +43,7 @@ const SETTINGS: [(&str, &str); 17] = [
     ),
     ("insecureRegistries", "insecure_registries"),
     ("registryMirrors", "registry_mirrors"),
+    ("imageCredentialProviders", "image_credential_providers"),
     ("apiServerOverride", "api_server_override"),
     ("variables", "variables"),
 ];
@@ -71,12 +72,16 @@ impl TenantSettings {
     }
 }
 
-/// Returns a value without secrets: only the names of variables and fields, the size of
+/// Returns a value without secrets: only the names of variables, fields and programs, the size of
 /// certificates, and no passwords of proxies.
 fn shown(name: &str, value: &Value) -> Value {
     match (name, value) {
         ("variables" | "kubeletConfiguration", Value::Object(entries)) => {
             json!(entries.keys().collect::<Vec<_>>())
+        }
+        ("imageCredentialProviders", Value::Array(providers)) => {
+            let names = providers.iter().filter_map(|it| it.get("name"));
+            names.cloned().collect()
         }
         ("hostCABundle" | "kubernetesCABundle", Value::String(pem)) if !pem.is_empty() => {
             json!(format!("{} bytes", pem.len()))
@@ -116,6 +121,7 @@ fn without_user(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::KubeletConfiguration, *};
+    use osm_api::worker_cluster::ImageCredentialProvider;
 
     #[test]
     fn what_may_be_secret_is_not_shown() {
@@ -130,6 +136,8 @@ mod tests {
         let reported = json!({ "docker.io": ["https://…@mirror.example/a@b"] });
         assert_eq!(shown("registryMirrors", &mirrors), reported);
         assert_eq!(shown("variables", &json!({ "site": "x" })), json!(["site"]));
+        let program = json!([{ "name": "ecr", "env": [{ "name": "KEY", "value": "hunter2" }] }]);
+        assert_eq!(shown("imageCredentialProviders", &program), json!(["ecr"]));
         assert_eq!(shown("hostCABundle", &json!("PEM")), json!("3 bytes"));
     }
 
@@ -141,6 +149,7 @@ mod tests {
                 fields: [("a".to_owned(), json!(1))].into_iter().collect(),
                 from_annotations: true,
             },
+            image_credential_providers: vec![ImageCredentialProvider::default()],
             ..TenantSettings::default()
         };
         let settings = serde_json::to_value(settings).unwrap();
