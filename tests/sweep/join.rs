@@ -163,32 +163,53 @@ async fn somebody_must_approve_what_kubelets_request() {
     assert!(berlin.delete_raw(signer));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
-    let requested = |name: &str, group: &str, conditions: serde_json::Value| {
+    let requested = |name: &str, group: &str, conditions: &serde_json::Value| {
         let request = json!({
             "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
             "metadata": {"name": name},
             "spec": {
                 "request": "", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-                "groups": [format!("system:bootstrappers:{group}:default-node-token")],
+                "groups": [group],
             },
             "status": {"conditions": conditions},
         });
         put(berlin, request);
     };
     let answer = |kind: &str| json!([{"type": kind, "status": "True"}]);
-    let ours = "machine-controller";
-    requested("of-a-stranger", "kubeadm", answer("Approved"));
-    requested("of-no-use", ours, answer("Denied"));
+    let ours = "system:bootstrappers:machine-controller:default-node-token";
+    let strangers = "system:bootstrappers:kubeadm:default-node-token";
+    requested("of-a-stranger", strangers, &answer("Approved"));
+    requested("of-no-use", ours, &answer("Denied"));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
-    requested("of-another-approver", ours, answer("Approved"));
+    requested("of-another-approver", ours, &answer("Approved"));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["True", "CanJoin"]);
-    requested("of-nobody", ours, json!([]));
-    // The first check may come before the request has waited for long.
-    tokio::time::sleep(CHECKED_AGAIN * 2).await;
-    assert_eq!(can_join(&world), ["Unknown", "ApprovalPending"]);
+    for (name, group, told) in [
+        ("of-nobody", ours, "csrapproving?"),
+        ("of-a-node", "system:nodes", "selfnodeclient to the group"),
+    ] {
+        requested(name, group, &json!([]));
+        // The first check may come before the request has waited for long.
+        tokio::time::sleep(CHECKED_AGAIN * 2).await;
+        assert_eq!(can_join(&world), ["Unknown", "ApprovalPending"]);
+        let condition = world.condition("berlin", "MachinesCanJoin");
+        let message = condition["message"].as_str().unwrap_or_default();
+        assert!(
+            message.contains(name) && message.contains(told),
+            "{message}"
+        );
+        requested(name, group, &answer("Approved"));
+        tokio::time::sleep(CHECKED_AGAIN).await;
+        assert_eq!(can_join(&world), ["True", "CanJoin"], "after {name}");
+    }
     assert_eq!(condition(&world, "berlin", "Ready"), ["True", "Ready"]);
+    // Of more requests than are read, nothing is concluded.
+    for index in 0..100 {
+        requested(&format!("others-{index}"), strangers, &answer("Denied"));
+    }
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
     process.stop().await;
 }
 

@@ -246,7 +246,8 @@ reasons! {
         `system:bootstrappers:machine-controller:default-node-token`; \
         `tenants-example/worker-crds/kubelet-bootstrap.yaml` has the binding.",
     ApprovalPending: Warning, Operator =>
-        "Certificates of kubelets are approved by the cluster's own kube-controller-manager.",
+        "Certificates of kubelets are approved by the cluster's own kube-controller-manager; those \
+        that nodes renew need a binding, which the message names.",
     AuthorityExpired: Error, Operator =>
         "Neither `curl` nor a kubelet trusts an authority that has expired. The message says where \
         its successor belongs.",

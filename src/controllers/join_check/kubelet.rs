@@ -29,10 +29,17 @@ use crate::plan::bootstrap::AUTH_GROUPS;
 use crate::telemetry::chain::chain;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// The group of kubelets that have a certificate.
+const NODES: &str = "system:nodes";
 /// No node has this name: machine-controller names nodes after machines.
 const NODE: &str = "osm-join-check";
 /// An approver acts within a second. A request that waits for longer has none.
 const APPROVED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+/// What to do about a machine's request that nobody approves, and about a node's.
+const NO_APPROVER: &str = "does kube-controller-manager run with its controller csrapproving?";
+const NO_RENEWAL: &str = "a node cannot renew its certificate, and is lost when that ends: bind \
+                          ClusterRole system:certificates.k8s.io:certificatesigningrequests:\
+                          selfnodeclient to the group system:nodes";
 /// How many requests are looked at. The API server deletes them after an hour, or a day.
 const REQUESTS: u32 = 100;
 
@@ -54,27 +61,22 @@ async fn tries(client: Client, now: Timestamp) -> Result<(), Outcome> {
         let what = "a kubelet cannot read its request for a certificate";
         of_error(&error, (Reason::JoinForbidden, what))
     })?;
-    let newest = recent.iter().filter(|it| is_approved(it));
-    let newest = newest.filter_map(created).max();
-    if newest.is_none() && !may(&client, ("create", "nodeclient")).await? {
+    let of_machines: Vec<_> = of(AUTH_GROUPS, &recent).collect();
+    let was_approved = of_machines.iter().any(|it| is_approved(it));
+    if !was_approved && !may(&client, ("create", "nodeclient")).await? {
         let why = "nobody approves the certificates of machines: bind ClusterRole \
                    system:certificates.k8s.io:certificatesigningrequests:nodeclient to the group \
                    of their bootstrap tokens";
         return Err(Outcome::Cannot(Reason::ApprovalForbidden, why.to_owned()));
     }
-    let waiting = recent.iter().filter(|it| conditions(it).is_empty());
-    let stuck = waiting.filter_map(|it| Some((created(it)?, it)));
-    let stuck = stuck.filter(|(created, _)| {
-        newest.is_none_or(|newest| newest < *created)
-            && now.duration_since(*created) > APPROVED_WITHIN
-    });
-    if let Some((created, request)) = stuck.min_by_key(|(created, _)| *created) {
-        let name = request.metadata.name.as_deref().unwrap_or_default();
-        let why = format!(
-            "CertificateSigningRequest {name} has waited for approval since {created}: does \
-             kube-controller-manager run with its controller csrapproving?"
-        );
-        return Err(Outcome::Unknown(Reason::ApprovalPending, why, None));
+    let of_nodes: Vec<_> = of(NODES, &recent).collect();
+    for (requests, advice) in [(of_machines, NO_APPROVER), (of_nodes, NO_RENEWAL)] {
+        if let Some((created, name)) = waiting(&requests, now) {
+            let why = format!(
+                "CertificateSigningRequest {name} has waited for approval since {created}: {advice}"
+            );
+            return Err(Outcome::Unknown(Reason::ApprovalPending, why, None));
+        }
     }
     match untried {
         Some(why) => Err(Outcome::Unknown(Reason::NotChecked, why, None)),
@@ -82,22 +84,44 @@ async fn tries(client: Client, now: Timestamp) -> Result<(), Outcome> {
     }
 }
 
-/// Returns requests that were made with machines' bootstrap tokens, or none if there are too many
-/// to read all.
+/// Returns the oldest request that has waited for too long, if none was approved after it.
+fn waiting<'a>(
+    requests: &[&'a CertificateSigningRequest],
+    now: Timestamp,
+) -> Option<(Timestamp, &'a str)> {
+    let approved = requests.iter().filter(|it| is_approved(it));
+    let newest = approved.filter_map(|it| created(it)).max();
+    let waiting = requests.iter().filter(|it| conditions(it).is_empty());
+    let waiting = waiting.filter_map(|it| Some((created(it)?, it.metadata.name.as_deref()?)));
+    let stuck = waiting.filter(|(created, _)| {
+        newest.is_none_or(|newest| newest < *created)
+            && now.duration_since(*created) > APPROVED_WITHIN
+    });
+    stuck.min()
+}
+
+/// Returns the requests for certificates of kubelets, or none if there are too many to read all.
 async fn recent(client: Client) -> Result<Vec<CertificateSigningRequest>, kube::Error> {
     let requests: Api<DeserializeGuard<CertificateSigningRequest>> = Api::all(client);
     let of_kubelets = ListParams::default().fields(&format!("spec.signerName={SIGNER}"));
     let mut pages = Pages::of(of_kubelets, REQUESTS);
     let page = pages.next(&requests).await?;
-    let mut found = page.map_or_else(Vec::new, |page| page.objects);
+    let found = page.map_or_else(Vec::new, |page| page.objects);
     if !pages.is_complete() {
         return Ok(Vec::new());
     }
-    found.retain(|it| {
-        let mut groups = it.spec.groups.iter().flatten();
-        groups.any(|group| group == AUTH_GROUPS)
-    });
     Ok(found)
+}
+
+/// Returns the requests that members of a group made.
+fn of<'a>(
+    group: &str,
+    requests: &'a [CertificateSigningRequest],
+) -> impl Iterator<Item = &'a CertificateSigningRequest> {
+    requests.iter().filter(move |it| {
+        let mut groups = it.spec.groups.iter().flatten();
+        groups.any(|found| found == group)
+    })
 }
 
 fn conditions(request: &CertificateSigningRequest) -> &[CertificateSigningRequestCondition] {
@@ -172,7 +196,7 @@ fn a_request() -> Result<CertificateSigningRequest, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     let name = &mut params.distinguished_name;
-    name.push(DnType::OrganizationName, "system:nodes");
+    name.push(DnType::OrganizationName, NODES);
     name.push(DnType::CommonName, format!("system:node:{NODE}"));
     let pem = params.serialize_request(&key)?.pem()?;
     Ok(CertificateSigningRequest {

@@ -193,6 +193,51 @@ const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "a registry of this host, without TLS",
+        image: "localhost:5001/x:1",
+        requests: &["https://localhost:5001/v2/x/manifests/1"],
+        told: &["None"],
+        ..PLAIN
+    },
+    Case {
+        name: "the same with a mirror",
+        change: |machine| mirror(machine, "localhost:5001", &["https://mirror.test"]),
+        image: "localhost:5001/x:1",
+        requests: &[
+            "https://mirror.test/v2/x/manifests/1?ns=localhost%3A5001",
+            "https://localhost:5001/v2/x/manifests/1",
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "the same as an insecure registry",
+        change: |machine| {
+            let insecure = &mut machine.settings.insecure_registries;
+            insecure.push("localhost:5001".to_owned());
+        },
+        image: "localhost:5001/x:1",
+        requests: &[
+            "https://localhost:5001/v2/x/manifests/1",
+            "https://localhost:5001/v2/x/manifests/1",
+        ],
+        ..PLAIN
+    },
+    Case {
+        name: "the same as a mirror of its own",
+        change: |machine| {
+            let urls = ["https://mirror.test", "http://localhost:5001"];
+            mirror(machine, "localhost:5001", &urls);
+        },
+        image: "localhost:5001/x:1",
+        requests: &[
+            "https://mirror.test/v2/x/manifests/1?ns=localhost%3A5001",
+            "http://localhost:5001/v2/x/manifests/1",
+            "https://localhost:5001/v2/x/manifests/1",
+        ],
+        told: &["None"],
+        ..PLAIN
+    },
+    Case {
         name: "credentials",
         change: |machine| {
             let insecure = &mut machine.settings.insecure_registries;

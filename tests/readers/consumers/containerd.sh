@@ -22,11 +22,14 @@ mount -t tmpfs tmpfs /run
 cp -r "$folder/etc/." /etc/
 echo "127.0.0.1 own.test" >> /etc/hosts
 
-# A registry that nobody vouches for. It wants a name and a password, and notes what it gets.
+# A registry that nobody vouches for, and one without TLS. They want a name and a password, and
+# note what they get.
 python3 - "$folder" <<'PYTHON' &
 import http.server
+import socket
 import ssl
 import sys
+import threading
 
 folder = sys.argv[1]
 
@@ -40,6 +43,16 @@ class Registry(http.server.BaseHTTPRequestHandler):
         self.end_headers()
     do_GET = do_HEAD
 
+class Plain(Registry):
+    # What programs in Go answer to who begins with TLS.
+    def handle(self):
+        if self.request.recv(1, socket.MSG_PEEK) == b"\x16":
+            self.wfile.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+        else:
+            super().handle()
+
+plain = http.server.ThreadingHTTPServer(("127.0.0.1", 5001), Plain)
+threading.Thread(target=plain.serve_forever).start()
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(folder + "/registry.crt", folder + "/registry.key")
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 5000), Registry)
