@@ -200,7 +200,7 @@ impl Controllers {
             configs: Arc::new(cache()),
             secrets: cache(),
             tokens,
-            node_credentials: NodeCredentials::default(),
+            node_credentials: NodeCredentials::within(&memory),
             registry_credentials: state::registry_credentials::CredentialsCache::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),

@@ -1,5 +1,6 @@
 //! The state of one tenant that is kept between reconciles, apart from its users.
 
+mod charged_map;
 pub mod foreign_writes;
 pub mod join_queue;
 pub mod known_machines;

@@ -1,23 +1,25 @@
 //! The known node credentials of machine deployments.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use super::charged_map::{ChargedMap, Weight};
 use crate::api::{names::DerivedNames, worker_cluster};
+use crate::client::memory::Memory;
 use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
 
 /// The known node credentials of one tenant's machine deployments.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NodeCredentials {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// By the key of the machine deployment.
-    known: HashMap<String, CachedToken>,
+    known: ChargedMap<CachedToken>,
     refused_until: Option<Timestamp>,
 }
 
@@ -36,7 +38,25 @@ pub struct CachedToken {
     pub checked: Timestamp,
 }
 
+impl Weight for CachedToken {
+    fn weight(&self) -> usize {
+        let of_secret = [&self.uid, &self.resource_version].into_iter().flatten();
+        let texts = of_secret.chain(&self.secrets).map(String::len);
+        self.token.expose().len() + texts.sum::<usize>()
+    }
+}
+
 impl NodeCredentials {
+    /// Creates an empty collection.
+    pub fn within(memory: &Arc<Memory>) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                known: ChargedMap::within(memory),
+                refused_until: None,
+            }),
+        }
+    }
+
     /// Returns the machine deployment's own token; `Some(None)` if its machines share the
     /// fetcher's. Returns `None` if that is not known yet.
     pub fn own_token(
@@ -48,7 +68,7 @@ impl NodeCredentials {
             return Some(None);
         }
         let inner = self.inner.lock();
-        match inner.known.get(&names.key) {
+        match inner.known.entries().get(&names.key) {
             Some(known) => Some(Some(known.token.clone())),
             None => inner.refused_until.map(|_| None),
         }
@@ -66,17 +86,17 @@ impl NodeCredentials {
 
     /// Forgets the credentials whose key is not in use.
     pub fn keep(&self, is_in_use: impl Fn(&str) -> bool) {
-        self.inner.lock().known.retain(|key, _| is_in_use(key));
+        self.inner.lock().known.keep(is_in_use);
     }
 
     /// Returns the credentials of a machine deployment, if they are known.
     pub fn get(&self, key: &str) -> Option<CachedToken> {
-        self.inner.lock().known.get(key).cloned()
+        self.inner.lock().known.entries().get(key).cloned()
     }
 
     /// Records the credentials of a machine deployment.
     pub fn set(&self, key: &str, known: CachedToken) {
-        self.inner.lock().known.insert(key.to_owned(), known);
+        self.inner.lock().known.insert(key, known);
     }
 
     /// Considers the rights missing until then; `None` ends that.

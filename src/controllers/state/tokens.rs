@@ -8,6 +8,7 @@ use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
 use regex::Regex;
 
+use super::charged_map::{ChargedMap, Weight};
 use crate::api::names::{KUBE_SYSTEM, LABEL_VALUE_BYTES_MAX, TOKEN_LABEL};
 use crate::fleet::engagement::Engagement;
 use crate::plan::bootstrap::{AUTH_GROUPS, Token};
@@ -37,13 +38,20 @@ pub struct KnownToken {
     pub resource_version: String,
 }
 
+impl Weight for KnownToken {
+    fn weight(&self) -> usize {
+        let token = self.token.id.len() + self.token.secret.expose().len();
+        token + self.uid.len() + self.resource_version.len()
+    }
+}
+
 /// The bootstrap tokens of one tenant, by the key of their machine deployment.
 #[derive(Debug)]
 pub struct Tokens {
     metrics: Metrics,
     /// The registration of the worker cluster, which labels the metrics.
     cluster: String,
-    known: Mutex<HashMap<String, KnownToken>>,
+    known: Mutex<ChargedMap<KnownToken>>,
     /// The number of token IDs that belong to others, by the key that they are derived from.
     taken: Mutex<HashMap<String, u8>>,
 }
@@ -60,20 +68,21 @@ impl Tokens {
         Self {
             metrics: engagement.shared.metrics.clone(),
             cluster: engagement.registration.to_string(),
-            known: Mutex::default(),
+            known: Mutex::new(ChargedMap::within(&engagement.shared.memory)),
             taken: Mutex::default(),
         }
     }
 
     /// Returns the token of a machine deployment, if it is known.
     pub fn get(&self, key: &str) -> Option<KnownToken> {
-        self.known.lock().get(key).cloned()
+        self.known.lock().entries().get(key).cloned()
     }
 
     /// Returns the keys and Secret names of the tokens whose key is not in use.
     pub fn unused(&self, is_in_use: impl Fn(&str) -> bool) -> Vec<(String, String)> {
         let known = self.known.lock();
-        let unused = known.iter().filter(|(key, _)| !is_in_use(key));
+        let unused = known.entries().iter();
+        let unused = unused.filter(|(key, _)| !is_in_use(key));
         unused
             .map(|(key, token)| (key.clone(), secret_name(&token.token)))
             .collect()
@@ -87,24 +96,25 @@ impl Tokens {
     /// Returns all tokens, by the key of their machine deployment.
     pub fn all(&self) -> Vec<(String, KnownToken)> {
         let known = self.known.lock();
-        let all = known.iter();
+        let all = known.entries().iter();
         all.map(|(key, token)| (key.clone(), token.clone()))
             .collect()
     }
 
     /// Returns true if no more listed tokens are kept.
     pub fn is_full(&self) -> bool {
-        self.known.lock().len() >= TOKENS_MAX
+        self.known.lock().entries().len() >= TOKENS_MAX
     }
 
     /// Records a token.
     pub fn set(&self, key: &str, token: KnownToken) {
         let mut known = self.known.lock();
-        known.insert(key.to_owned(), token);
+        known.insert(key, token);
         self.count(&known);
     }
 
-    fn count(&self, known: &HashMap<String, KnownToken>) {
+    fn count(&self, known: &ChargedMap<KnownToken>) {
+        let known = known.entries();
         let ends = known.values().map(|it| it.token.expires);
         let tokens = TokensKnown {
             count: known.len(),
@@ -129,13 +139,14 @@ impl Tokens {
     /// Records that a token was replaced or removed, unless another has taken its place.
     pub fn replace(&self, key: &str, uid: &str, found: Option<KnownToken>) {
         let mut known = self.known.lock();
-        if known.get(key).is_none_or(|token| token.uid != uid) {
+        let seen = known.entries().get(key);
+        if seen.is_none_or(|token| token.uid != uid) {
             return;
         }
         match found {
-            Some(found) => known.insert(key.to_owned(), found),
+            Some(found) => known.insert(key, found),
             None => known.remove(key),
-        };
+        }
         self.count(&known);
     }
 

@@ -14,7 +14,7 @@ const CODE: &[(&str, usize)] = &[
     ("cli", 3410),
     ("client", 3875),
     ("commands", 6421),
-    ("controllers", 7723),
+    ("controllers", 7800),
     ("fleet", 7067),
     ("lib", 17),
     ("main", 12),
