@@ -31,6 +31,7 @@ use crate::tenant::{
     secret_text::SecretText,
 };
 
+mod approval;
 mod fetch;
 mod kubelet;
 

@@ -144,6 +144,7 @@ fn credential_providers() -> Vec<(Value, bool)> {
         provider[field] = value;
         provider
     };
+    let with_password = json!({"url": "https://u:p@a.example/b", "sha256": "0".repeat(64)});
     let token = |requires_account: bool, optional: &str| {
         let token = json!({
             "serviceAccountTokenAudience": "a", "cacheType": "Token",
@@ -158,6 +159,14 @@ fn credential_providers() -> Vec<(Value, bool)> {
         (token(true, "example.com/a"), false),
         (token(true, "a..b/c"), false),
         (token(false, "b"), false),
+        (
+            json!([provider("binaries", json!({"amd64": with_password}))]),
+            false,
+        ),
+        (
+            json!([provider("matchImages", json!(["[fd00::a]:5000/x"]))]),
+            true,
+        ),
         (json!(vec![provider("args", json!(["a"])); 2]), false),
         (json!([provider("name", json!("a/b"))]), false),
         (json!([provider("binaries", json!({}))]), false),

@@ -311,6 +311,12 @@ fn make_hostile(machine: &mut Machine) {
     settings.no_proxy = Some(HOSTILE.to_owned());
     settings.host_ca_bundle.push_str(HOSTILE);
     settings.initial_taints.push_str("a=\"b$c%d\\:NoSchedule");
+    let mut program = a_credential_provider();
+    let binaries = [&mut program.binaries.amd64, &mut program.binaries.arm64];
+    for binary in binaries.into_iter().flatten() {
+        binary.url.push_str(HOSTILE);
+    }
+    settings.image_credential_providers = vec![program];
     let others = [
         "cniPluginsVersion",
         "crictlVersion",

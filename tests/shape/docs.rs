@@ -23,7 +23,7 @@ use osm::{
     cli::Cli,
     render::{
         overlay,
-        reference::{VARIABLES, Variable},
+        reference::{ONLY_IN_JINJA, VARIABLES, Variable},
         template::CompiledProfile,
     },
     rules::rule::Rule,
@@ -375,10 +375,14 @@ fn the_page_of_variables_is_what_the_reference_says() {
     let row = |row: &Variable| {
         let secret = if row.is_secret { "secret" } else { "" };
         let kind = row.kind.as_str();
+        let go_type = match row.go_type {
+            ONLY_IN_JINJA => "only in Jinja".to_owned(),
+            go_type => format!("`{go_type}`"),
+        };
         let cells = [
             &format!("`{}`", row.name),
             kind,
-            &format!("`{}`", row.go_type),
+            &go_type,
             secret,
             row.meaning,
         ];

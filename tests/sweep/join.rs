@@ -187,7 +187,11 @@ async fn somebody_must_approve_what_kubelets_request() {
     assert_eq!(can_join(&world), ["True", "CanJoin"]);
     for (name, group, told) in [
         ("of-nobody", ours, "csrapproving?"),
-        ("of-a-node", "system:nodes", "selfnodeclient to the group"),
+        (
+            "of-a-node",
+            "system:nodes",
+            "selfnodeclient bound to the group",
+        ),
     ] {
         requested(name, group, &json!([]));
         // The first check may come before the request has waited for long.
@@ -204,12 +208,16 @@ async fn somebody_must_approve_what_kubelets_request() {
         assert_eq!(can_join(&world), ["True", "CanJoin"], "after {name}");
     }
     assert_eq!(condition(&world, "berlin", "Ready"), ["True", "Ready"]);
+    // A node that is there repeats its request.
+    requested("of-a-node-that-has-gone", "system:nodes", &json!([]));
+    tokio::time::sleep(INTERVAL * 5).await;
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
     // Of more requests than are read, nothing is concluded.
-    for index in 0..100 {
-        requested(&format!("others-{index}"), strangers, &answer("Denied"));
+    for index in 0..1_000 {
+        requested(&format!("another-{index}"), strangers, &answer("Denied"));
     }
     tokio::time::sleep(CHECKED_AGAIN).await;
-    assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
+    assert_eq!(can_join(&world), ["Unknown", "NotChecked"]);
     process.stop().await;
 }
 

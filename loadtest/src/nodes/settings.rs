@@ -11,7 +11,6 @@ use super::site::Site;
 use super::trial::Trial;
 use super::{Params, Seen};
 use crate::demo::node::POD_IMAGE;
-
 use crate::machine::{CREDENTIAL_PROVIDER, CREDENTIAL_PROVIDER_PATH, Image, SETTINGS};
 
 const MIRROR: &str = "https://10.0.2.2:8443";

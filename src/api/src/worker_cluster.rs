@@ -208,8 +208,8 @@ pub struct WorkerClusterSpec {
     /// cluster that is the tenant's home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_credentials_secret_ref: Option<RegistryCredentialsReference>,
-    /// Programs that a kubelet asks for credentials as it pulls images, in the order in which it
-    /// tries what they say.
+    /// Programs that a kubelet asks for credentials as it pulls images. If several have some for
+    /// one registry and path, it tries those of the first one first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "limits::image_credential_providers_schema")]
     pub image_credential_providers: Option<Vec<ImageCredentialProvider>>,

@@ -10,7 +10,7 @@ pub trait Weight {
     fn weight(&self) -> usize;
 }
 
-/// A map whose bytes count in the budget. Whoever fills it limits the number of its entries.
+/// A map whose bytes count in the budget. Its users limit the number of its entries.
 #[derive(Debug)]
 pub struct ChargedMap<T> {
     entries: HashMap<String, T>,

@@ -96,20 +96,20 @@ pub(super) fn compose(
     })
 }
 
-/// Refuses a config with files for the kubelet that no flag of its kubelet names.
-pub(super) fn refuse_unread(config: &OperatingSystemConfigSpec) -> Result<(), RenderError> {
+/// Refuses a config whose kubelet would not read the files that are added for it.
+pub(super) fn refuse_unread(
+    valid: &ValidInput<'_>,
+    config: &OperatingSystemConfigSpec,
+) -> Result<(), RenderError> {
     let halves = [&config.bootstrap_config, &config.provisioning_config];
-    let mut files = halves.into_iter().flat_map(|half| &half.files);
-    let is_unread = |flag: &str, path: &str| {
+    let is_unread = |words: &[&str]| {
         let mut texts = halves.into_iter().flat_map(ConfigHalf::texts);
-        !texts.any(|(_, text)| text.contains(flag) && text.contains(path))
+        !texts.any(|(_, text)| words.iter().all(|word| text.contains(word)))
     };
-    let has_drop_in = files.clone().any(|it| it.path.starts_with(drop_in::FOLDER));
-    if has_drop_in && is_unread(drop_in::FLAG, drop_in::FOLDER) {
+    if !valid.drop_ins.is_empty() && is_unread(&drop_in::WORDS) {
         return Err(RenderError::DropInsUnread);
     }
-    let has_providers = files.any(|it| it.path == credential_providers::CONFIG);
-    if has_providers && is_unread(credential_providers::FLAG, credential_providers::CONFIG) {
+    if valid.image_credential_providers.is_some() && is_unread(&credential_providers::WORDS) {
         return Err(RenderError::ImageCredentialProvidersUnread);
     }
     Ok(())

@@ -2,7 +2,8 @@
 //! rendered like a file, in each half that has one. Each line is a kind and a value.
 
 use super::{
-    Limits, RenderError, RenderInput, render_parts, source::templates_of, template::CompiledProfile,
+    Limits, RenderError, RenderInput, data::ValidInput, render_parts, source::templates_of,
+    template::CompiledProfile,
 };
 use osm_api::profile::{
     File, FileContent, FileContentInline, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,
@@ -29,7 +30,7 @@ pub fn downloads(
         profile: &profile,
         ..*input
     };
-    let config = render_parts(&input, limits)?.config;
+    let config = render_parts(&ValidInput::new(input)?, limits)?.config;
     let files = [config.bootstrap_config, config.provisioning_config].map(|half| half.files);
     let list = |file: File| (file.path == path()).then_some(file.content.inline?.data);
     let texts: Vec<String> = files.into_iter().flatten().filter_map(list).collect();

@@ -251,7 +251,7 @@ pub enum RenderError {
     /// The profile's kubelet would not read the drop-ins of its configuration.
     #[error(
         "profile: its kubelet does not read the fields of kubeletConfiguration; add \
-         --config-dir=/etc/kubernetes/kubelet.conf.d to its flags if the variable kubelet_drop_ins is true"
+         --config-dir=/etc/kubernetes/kubelet.conf.d to its flags if the variable kubelet_drop_ins, which Jinja has, is true"
     )]
     DropInsUnread,
     /// The kubelet does not start with one of the tenant's image credential providers.
@@ -265,7 +265,7 @@ pub enum RenderError {
     /// The profile's kubelet would not ask the tenant's image credential providers.
     #[error(
         "profile: its kubelet does not read imageCredentialProviders; if the variable \
-         image_credential_providers is not empty, download its programs, and add \
+         image_credential_providers, which Jinja has, is not empty, download its programs, and add \
          --image-credential-provider-config=/etc/kubernetes/image-credential-providers.json and \
          --image-credential-provider-bin-dir to its flags"
     )]

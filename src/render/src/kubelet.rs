@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{duration::GoDuration, error::RenderError, version::Version};
-use osm_tenant::settings::TenantSettings;
+use osm_tenant::settings::{KubeletConfiguration, TenantSettings};
 
 pub(super) mod credential_providers;
 pub(super) mod drop_in;
@@ -81,6 +81,31 @@ impl From<Fault> for RenderError {
 /// Returns every annotation with a value that no kubelet accepts.
 pub fn faults(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
     KubeletSettings::read(annotations).1
+}
+
+/// Returns the annotations with which a kubelet of a version does not start: feature gates, and
+/// fields of its configuration. They count only where the tenant's settings allow them.
+pub fn faults_of_version(annotations: &BTreeMap<String, String>, version: &str) -> Vec<Fault> {
+    let settings = TenantSettings {
+        kubelet_feature_gates: BTreeMap::new(),
+        kubelet_feature_gates_from_annotations: true,
+        kubelet: KubeletConfiguration {
+            from_annotations: true,
+            ..KubeletConfiguration::default()
+        },
+        ..TenantSettings::default()
+    };
+    let gates = feature_gates(annotations, &settings, version).err();
+    let fields = drop_in::drop_ins(annotations, &settings, version).err();
+    let errors = gates.into_iter().chain(fields);
+    let faults = errors.filter_map(|error| match error {
+        RenderError::FeatureGate { annotation, reason }
+        | RenderError::KubeletAnnotation { annotation, reason } => {
+            Some(Fault { annotation, reason })
+        }
+        _ => None,
+    });
+    faults.collect()
 }
 
 /// Returns every annotation with a value that a kubelet takes otherwise than it seems.

@@ -90,15 +90,16 @@ impl fmt::Debug for Rendered {
 ///
 /// A template fails or exceeds a limit, or a value of the machine deployment cannot be used.
 pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
-    let rendered = render_parts(input, limits)?;
-    compose::refuse_unread(&rendered.config)?;
+    let valid = ValidInput::new(*input)?;
+    let rendered = render_parts(&valid, limits)?;
+    compose::refuse_unread(&valid, &rendered.config)?;
     Ok(rendered)
 }
 
 /// Renders a profile that may be without the parts that make a node.
-fn render_parts(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
-    let valid = ValidInput::new(*input)?;
-    compose::provisioning_utility(&valid)?;
+fn render_parts(valid: &ValidInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
+    let input = &valid.input;
+    compose::provisioning_utility(valid)?;
     let data = valid.template_data();
     let marked_names: Vec<&'static str> = data.marked.keys().copied().collect();
     let mut with_markers = data.inline.clone();
@@ -129,7 +130,7 @@ fn render_parts(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Re
         bootstrap: bootstrap_marked,
         provisioning: provisioning_marked,
     };
-    let config = compose(&valid, files, Form::Inline)?;
+    let config = compose(valid, files, Form::Inline)?;
     let machine = MachineInput {
         name: input.machine_deployment.name,
         dist_upgrade_on_boot: input
@@ -142,7 +143,7 @@ fn render_parts(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Re
         provisioning: encode(&config, Half::Provisioning, machine)?,
         bootstrap: encode(&config, Half::Bootstrap, machine)?,
         stored_config: match input.settings.stored_config {
-            StoredConfig::Markers => compose(&valid, marked_files, Form::Stored)?,
+            StoredConfig::Markers => compose(valid, marked_files, Form::Stored)?,
             StoredConfig::Inline => config.clone(),
         },
         config,

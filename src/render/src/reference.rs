@@ -4,7 +4,7 @@
 
 mod variables;
 
-pub use variables::VARIABLES;
+pub use variables::{ONLY_IN_JINJA, VARIABLES};
 
 /// A variable that templates can read, or a field of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use osm_api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},
 };
-use osm_render::kubelet::{FEATURE_GATES_PREFIX, SETTINGS, faults, setting, surprises};
+use osm_render::kubelet::{
+    FEATURE_GATES_PREFIX, SETTINGS, faults, faults_of_version, setting, surprises,
+};
 
 /// The field that annotations are read from.
 const OWN: &str = "metadata.annotations";
@@ -57,7 +59,9 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
     let own = machine_deployment.annotations();
     let template = machine_deployment.spec.template.metadata.as_ref();
     let template = template.and_then(|metadata| metadata.annotations.as_ref());
+    let versions = &machine_deployment.spec.template.spec.versions;
     let mut remarks = refused(own);
+    remarks.extend(refused_by(&versions.kubelet, own));
     remarks.extend(surprising(own));
     remarks.extend(own.keys().filter_map(|key| unknown(key)));
     let misplaced = template.into_iter().flat_map(BTreeMap::keys);
@@ -67,7 +71,6 @@ pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
         let fix = format!("move it to {OWN}");
         Remark::new(Rule::MISPLACED_ANNOTATION, (TEMPLATE, key), problem, fix)
     }));
-    let versions = &machine_deployment.spec.template.spec.versions;
     let kubelet = kubelet::unsupported(&versions.kubelet);
     remarks.extend(kubelet.map(|problem| Remark {
         rule: Rule::UNSUPPORTED_KUBELET,
@@ -123,6 +126,17 @@ fn refused(own: &BTreeMap<String, String>) -> Vec<Remark> {
         .collect()
 }
 
+fn refused_by(kubelet: &str, own: &BTreeMap<String, String>) -> Vec<Remark> {
+    let faults = faults_of_version(own, kubelet).into_iter();
+    let remarks = faults.map(|fault| {
+        let fix = "remove it; where the tenant's settings allow it, no machine is created with it";
+        let place = (OWN, fault.annotation.as_str());
+        let rule = Rule::KUBELET_ANNOTATION;
+        Remark::new(rule, place, &fault.reason, fix.to_owned())
+    });
+    remarks.collect()
+}
+
 fn unknown(key: &str) -> Option<Remark> {
     let name = setting(key).filter(|name| !SETTINGS.contains(name))?;
     let fix = match similar(name, SETTINGS.into_iter()) {
@@ -146,6 +160,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use osm_api::names::KUBELET_CONFIGURATION;
 
     const KUBELET: &str = "v1.kubelet-config.machine-controller.kubermatic.io";
 
@@ -200,6 +215,49 @@ mod tests {
         ];
         let found: Vec<String> = found.iter().map(Remark::sentence).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_a_kubelet_of_its_version_does_not_start_with_has_a_remark() {
+        let gate = "AnyVolumeDataSource";
+        let remarked = |version: &str, annotations: serde_json::Value| {
+            let machine_deployment = serde_json::from_value(json!({
+                "apiVersion": "cluster.k8s.io/v1alpha1",
+                "kind": "MachineDeployment",
+                "metadata": {"name": "workers", "annotations": annotations},
+                "spec": {"template": {"spec": {"versions": {"kubelet": version}}}},
+            }));
+            let found = remarks(&machine_deployment.expect("it is a machine deployment"));
+            let found: Vec<String> = found.iter().map(Remark::sentence).collect();
+            found.join("\n")
+        };
+        let gated = |value: &str| json!({format!("{FEATURE_GATES_PREFIX}{gate}"): value});
+        for (version, annotations, expected) in [
+            (
+                "1.37.0",
+                gated("true"),
+                "kubelet 1.37 does not start with the feature gate `AnyVolumeDataSource`, which it \
+                 does not have; remove it; where",
+            ),
+            ("1.36.0", gated("true"), ""),
+            ("1.37.0", gated("maybe"), "must be \"true\" or \"false\""),
+            (
+                "1.34.0",
+                json!({KUBELET_CONFIGURATION: r#"{"maxpods": 1}"#}),
+                "`maxpods`: kubelet 1.34 does not have this field; remove it",
+            ),
+            (
+                "1.34.0",
+                json!({KUBELET_CONFIGURATION: r#"{"podPidsLimit": 1}"#}),
+                "",
+            ),
+        ] {
+            let found = remarked(version, annotations);
+            assert!(
+                found.contains(expected) && found.is_empty() == expected.is_empty(),
+                "{found}"
+            );
+        }
     }
 
     #[test]

@@ -375,6 +375,13 @@ mod tests {
         without["binaries"] = serde_json::json!({"amd64": null});
         assert!(refused([without].into_iter().collect()).ends_with("it has no binary"));
         for wrong in [
+            provider(&["a", "a"], &[], true),
+            provider(&[&format!("{}/a", "b".repeat(254))], &[], true),
+        ] {
+            let why = refused([wrong].into_iter().collect());
+            assert!(why.contains("a key of annotations"), "{why}");
+        }
+        for wrong in [
             provider(&["a"], &["a"], true),
             provider(&["a"], &["b"], false),
         ] {

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
+use osm::render::default_profiles::default_profiles;
 use serde_json::{Value, json};
 
 use crate::{
-    cases::{Case, distinct, every_case, every_profile},
+    cases::{Case, Profile, distinct, every_case, every_profile},
     programs::{command, consumer, run, text},
 };
 
@@ -60,6 +61,24 @@ fn the_oldest_kubelet_and_the_newest_read_every_credential_provider() {
             let is_read = output.status.success();
             assert_eq!(is_read, right == wrong, "{minor}, {wrong}: {output:?}");
         }
+    }
+}
+
+/// Tenants keep newer default profiles when a fleet goes back to the release before.
+#[test]
+fn a_release_without_the_newest_variables_renders_the_same_of_the_default_profiles() {
+    for shipped in default_profiles() {
+        let mut before = shipped.yaml.to_owned();
+        for variable in ["image_credential_providers", "kubelet_drop_ins"] {
+            assert!(before.contains(variable), "{variable}");
+            before = before.replace(variable, "not_known_yet");
+        }
+        let [now, before] = [shipped.yaml, &before].map(|yaml| {
+            let profile = Profile::parse(yaml);
+            let rendered = profile.machine().render(&profile.compiled);
+            rendered.expect("it renders").config
+        });
+        assert_eq!(before, now);
     }
 }
 

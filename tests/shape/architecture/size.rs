@@ -14,18 +14,18 @@ const CODE: &[(&str, usize)] = &[
     ("cli", 3410),
     ("client", 3875),
     ("commands", 6421),
-    ("controllers", 7800),
+    ("controllers", 7831),
     ("fleet", 7067),
     ("lib", 17),
     ("main", 12),
     ("plan", 2128),
     ("port", 241),
-    ("render", 16770),
+    ("render", 16790),
     ("render_worker", 605),
-    ("rules", 3053),
+    ("rules", 3066),
     ("settings", 1831),
     ("telemetry", 2204),
-    ("tenant", 3495),
+    ("tenant", 3498),
 ];
 
 /// Lines of Rust in each folder of tests, and of the programs that tests run.
@@ -42,11 +42,11 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/install", 3090),
     ("tests/kkp", 70),
     ("tests/pages", 801),
-    ("tests/readers", 5300),
+    ("tests/readers", 5319),
     ("tests/rendering", 1100),
-    ("tests/shape", 4625),
+    ("tests/shape", 4629),
     ("tests/simulation", 2218),
-    ("tests/sweep", 8587),
+    ("tests/sweep", 8595),
 ];
 
 /// How far above what it limits a number may be.

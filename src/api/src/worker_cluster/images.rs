@@ -81,8 +81,8 @@ impl Binaries {
 /// A program to download.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct Binary {
-    /// Its URL. A machine downloads it through the tenant's proxy.
-    #[schemars(length(max = limits::LINE_CHARACTERS_MAX), regex(pattern = r"^https?://\S+$"))]
+    /// Its URL, without a user or a password. A machine downloads it through the tenant's proxy.
+    #[schemars(length(max = limits::LINE_CHARACTERS_MAX), regex(pattern = limits::DOWNLOAD))]
     pub url: String,
     /// The SHA-256 of the file, in hexadecimal digits. A machine runs no other one.
     #[schemars(regex(pattern = r"^[0-9a-f]{64}$"))]

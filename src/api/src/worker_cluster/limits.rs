@@ -49,9 +49,12 @@ pub const CERTIFICATES_MUST: &str = "must contain certificates in PEM";
 /// A mirror is a URL, or a host that cannot be taken for a plain word: it has a dot, a port or is
 /// `localhost`.
 pub const MIRROR: &str = r"^(https?://\S+|[^\s/]*[.:][^\s/]*(/\S*)?|localhost(/\S*)?)$";
-/// Images by their registry. A kubelet takes a `*` only in the host, and of a scheme or a tag that
-/// is there it makes another host or path, which no image has.
-pub const MATCHED_IMAGES: &str = r"^[A-Za-z0-9*._-]+(:[0-9]+)?(/[A-Za-z0-9._/-]*)?$";
+/// The URL of a download. It is in configs and on consoles, so it has no password.
+pub const DOWNLOAD: &str = r"^https?://[^\s/@]+(/[^\s@]*)?$";
+/// Images by their registry. A kubelet reads a `*` only in the host, and a scheme or a tag as part
+/// of the host or path, so that no image matches.
+pub const MATCHED_IMAGES: &str =
+    r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9*._-]+)(:[0-9]+)?(/[A-Za-z0-9._/-]*)?$";
 /// The key of an annotation.
 const ANNOTATION_KEY: &str = r"^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$";
 /// What is said of annotations of a ServiceAccount that contradict each other.

@@ -12,13 +12,19 @@ use osm_api::worker_cluster::ImageCredentialProvider;
 use osm_tenant::settings::TenantSettings;
 
 /// The file with the configuration, which the kubelet's flag names.
-pub const CONFIG: &str = "/etc/kubernetes/image-credential-providers.json";
-/// The flag.
-pub const FLAG: &str = "--image-credential-provider-config";
+const CONFIG: &str = "/etc/kubernetes/image-credential-providers.json";
+/// What a kubelet's command line needs, so that it asks the programs.
+pub(crate) const WORDS: [&str; 3] = [
+    "--image-credential-provider-bin-dir",
+    "--image-credential-provider-config",
+    CONFIG,
+];
 
 /// The version of the programs' input and output that every kubelet since 1.26 knows.
 const PROGRAM_API: &str = "credentialprovider.kubelet.k8s.io/v1";
+/// A gate that is on by default, and the one that turns it off with all others in beta.
 const TOKENS_GATE: &str = "KubeletServiceAccountTokenForCredentialProviders";
+const ALL_BETA: &str = "AllBeta";
 
 /// Returns the file's path and text, if the tenant has such programs.
 pub(crate) fn config(
@@ -36,7 +42,8 @@ pub(crate) fn config(
         if Known::of(version).is_none() {
             return refused("is not supported, and may not know tokenAttributes");
         }
-        if feature_gates.get(TOKENS_GATE) == Some(&false) {
+        let is_on = |gate: &str| feature_gates.get(gate).copied();
+        if is_on(TOKENS_GATE).or(is_on(ALL_BETA)) == Some(false) {
             return refused(&format!(
                 "does not start with tokenAttributes and the feature gate `{TOKENS_GATE}` off"
             ));
@@ -86,7 +93,8 @@ mod tests {
     use crate::fixtures::{World, a_file, a_world, data};
     use osm_api::worker_cluster::{Binaries, Binary, TokenAttributes};
 
-    const UNIT: &str = "{% for program in image_credential_providers %}\
+    const UNIT: &str = "--image-credential-provider-bin-dir=/opt/bin \
+        {% for program in image_credential_providers %}\
         {{ program.name }} {{ program.binaries.amd64.url }} {{ program.binaries.amd64.sha256 }} \
         {{ program.binaries.arm64 is defined }} \
         --image-credential-provider-config=/etc/kubernetes/image-credential-providers.json\
@@ -127,7 +135,10 @@ mod tests {
             panic!("a file is added");
         };
         let sum = "ab".repeat(32);
-        let wanted = format!("ecr https://site.example/ecr {sum} false {FLAG}={CONFIG}");
+        let wanted = format!(
+            "--image-credential-provider-bin-dir=/opt/bin ecr https://site.example/ecr {sum} false \
+             --image-credential-provider-config={CONFIG}"
+        );
         assert_eq!(data(unit), wanted);
         assert_eq!(config.path, CONFIG);
         let config: serde_json::Value = serde_json::from_str(&data(config)).expect("it is JSON");
@@ -151,11 +162,16 @@ mod tests {
             ..a_program()
         });
         assert!(world.render().is_ok());
+        for gate in [ALL_BETA, TOKENS_GATE] {
+            let set = [(gate.to_owned(), false)];
+            world.settings.kubelet_feature_gates = set.into_iter().collect();
+            let told = error(&world);
+            assert!(told.contains("`ecr`: kubelet v1.34"), "{told}");
+            assert!(told.contains(TOKENS_GATE), "{told}");
+        }
         let gates = &mut world.settings.kubelet_feature_gates;
-        gates.insert(TOKENS_GATE.to_owned(), false);
-        let told = error(&world);
-        assert!(told.contains("`ecr`: kubelet v1.34"), "{told}");
-        assert!(told.contains(TOKENS_GATE), "{told}");
+        gates.extend([(ALL_BETA.to_owned(), false), (TOKENS_GATE.to_owned(), true)]);
+        assert!(world.render().is_ok());
         world.settings.kubelet_feature_gates.clear();
         world.kubelet_version = "1.33.1".to_owned();
         let told = error(&world);
@@ -165,11 +181,19 @@ mod tests {
     #[test]
     fn a_profile_that_does_not_let_the_kubelet_ask_is_refused() {
         let mut world = a_world_with(a_program());
-        world.profile.provisioning_config.files = vec![a_file("/unit", "kubelet")];
-        let told = error(&world);
-        assert!(
-            told.contains("--image-credential-provider-config"),
-            "{told}"
-        );
+        let without = UNIT.replace("-bin-dir", "");
+        for unit in ["kubelet", &without] {
+            world.profile.provisioning_config.files = vec![a_file("/unit", unit)];
+            let told = error(&world);
+            assert!(
+                told.contains("--image-credential-provider-config"),
+                "{told}"
+            );
+        }
+        // What a profile writes there itself is its own.
+        world.settings.image_credential_providers.clear();
+        let drop_in = "/etc/kubernetes/kubelet.conf.d/10-own.conf";
+        world.profile.provisioning_config.files = vec![a_file(CONFIG, "{}"), a_file(drop_in, "{}")];
+        assert!(world.render().is_ok());
     }
 }

@@ -13,8 +13,8 @@ use osm_tenant::settings::TenantSettings;
 /// Where the kubelet looks for the files. It reads them by name, and of two values of a field the
 /// later one counts.
 pub const FOLDER: &str = "/etc/kubernetes/kubelet.conf.d";
-/// The flag that says so.
-pub const FLAG: &str = "--config-dir";
+/// What a kubelet's command line needs, so that it looks there.
+pub(crate) const WORDS: [&str; 2] = ["--config-dir", FOLDER];
 const OF_TENANT: &str = "10-tenant.conf";
 const OF_MACHINE_DEPLOYMENT: &str = "20-machine-deployment.conf";
 

@@ -404,25 +404,25 @@ pub const VARIABLES: &[Variable] = &[
     secret(
         "fetch_token",
         Kind::Text,
-        "string",
+        ONLY_IN_JINJA,
         "The token to fetch documents with: the machine deployment's own where it has one (`spec.nodeCredentials`), else `Token`.",
     ),
     plain(
         "image_credential_providers",
         Kind::ListOfMaps,
-        "[]map[string]any",
+        ONLY_IN_JINJA,
         "The programs of `spec.imageCredentialProviders`, each with `name` and `binaries`: by architecture (`amd64`, `arm64`), a map of `url` and `sha256`.",
     ),
     plain(
         "kubelet_drop_ins",
         Kind::Truth,
-        "bool",
+        ONLY_IN_JINJA,
         "Whether `/etc/kubernetes/kubelet.conf.d` has fields of the kubelet's configuration (`spec.kubeletConfiguration`), which the kubelet reads with `--config-dir`.",
     ),
     plain(
         "server_is_direct",
         Kind::Truth,
-        "bool",
+        ONLY_IN_JINJA,
         "Whether `NoProxy` covers `ServerURL` by the rules of the kubelet and of containerd; curl has others.",
     ),
     plain(
@@ -432,6 +432,9 @@ pub const VARIABLES: &[Variable] = &[
         "The tenant's `spec.variables`.",
     ),
 ];
+
+/// The type in Go of a variable that Go templates do not have.
+pub const ONLY_IN_JINJA: &str = "";
 
 const fn plain(
     name: &'static str,

@@ -9,6 +9,9 @@ use osm_api::worker_cluster::{
 
 use super::SettingsError;
 
+/// The maximum length of what stands before the slash.
+const PREFIX_BYTES_MAX: usize = 253;
+
 /// Returns the programs that a spec sets.
 ///
 /// # Errors
@@ -35,6 +38,16 @@ pub(super) fn checked(
         };
         let required = &token.required_service_account_annotation_keys;
         let optional = &token.optional_service_account_annotation_keys;
+        for keys in [required, optional] {
+            let distinct: BTreeSet<_> = keys.iter().collect();
+            if distinct.len() < keys.len() {
+                return refused("a key of annotations stands there twice");
+            }
+            let prefix = |key: &String| key.find('/').unwrap_or_default();
+            if keys.iter().any(|key| prefix(key) > PREFIX_BYTES_MAX) {
+                return refused("the prefix of a key of annotations is too long");
+            }
+        }
         let is_both = required.iter().any(|key| optional.contains(key));
         if is_both || (!required.is_empty() && !token.require_service_account) {
             return refused(TOKEN_ANNOTATIONS_MUST);
