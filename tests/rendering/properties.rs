@@ -9,7 +9,10 @@ use std::{
 };
 
 use osm::{
-    api::profile::{CloudProvider, OperatingSystemProfile, OperatingSystemProfileSpec},
+    api::{
+        profile::{CloudProvider, OperatingSystemProfile, OperatingSystemProfileSpec},
+        worker_cluster::{Binaries, Binary, ImageCredentialProvider},
+    },
     render::{
         RenderError, Rendered, default_profiles::default_profiles, input::RegistryCredential,
         template::CompiledProfile,
@@ -253,6 +256,8 @@ fn set_settings(random: &mut StdRng, subject: &mut Subject) {
     settings.host_ca_bundle = pick(random, &TEXTS);
     settings.pause_image = pick(random, &TEXTS);
     settings.initial_taints = pick(random, &TEXTS);
+    let programs = random.random_range(0..3);
+    settings.image_credential_providers = (0..programs).map(|_| a_program(random)).collect();
     for _ in 0..random.random_range(0..3) {
         let gate = mostly(random, &["ContextualLogging", "WatchList"], &TEXTS);
         settings.kubelet_feature_gates.insert(gate, random.random());
@@ -273,6 +278,26 @@ fn set_settings(random: &mut StdRng, subject: &mut Subject) {
         settings
             .variables
             .insert(a_variable(random), pick(random, &TEXTS));
+    }
+}
+
+fn a_program(random: &mut StdRng) -> ImageCredentialProvider {
+    let binary = |random: &mut StdRng| {
+        random.random::<bool>().then(|| Binary {
+            url: pick(random, &TEXTS),
+            sha256: "0".repeat(64),
+        })
+    };
+    ImageCredentialProvider {
+        name: mostly(random, &["ecr", "acr"], &TEXTS),
+        binaries: Binaries {
+            amd64: binary(random),
+            arm64: binary(random),
+        },
+        match_images: vec![pick(random, &TEXTS)],
+        default_cache_duration: "1h".to_owned(),
+        args: vec![pick(random, &TEXTS)],
+        ..ImageCredentialProvider::default()
     }
 }
 

@@ -43,7 +43,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/kkp", 70),
     ("tests/pages", 801),
     ("tests/readers", 5319),
-    ("tests/rendering", 1100),
+    ("tests/rendering", 1130),
     ("tests/shape", 4629),
     ("tests/simulation", 2218),
     ("tests/sweep", 8595),
