@@ -160,6 +160,7 @@ async fn somebody_must_approve_what_kubelets_request() {
     let (world, process) = a_settled_world(&["workers"]).await;
     let berlin = world.worker("berlin");
     let signer = object("clusterrolebindings", "", "machine-controller-node-signer");
+    let binding = berlin.get(signer).expect("it is bound");
     assert!(berlin.delete_raw(signer));
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["False", "ApprovalForbidden"]);
@@ -218,6 +219,10 @@ async fn somebody_must_approve_what_kubelets_request() {
     }
     tokio::time::sleep(CHECKED_AGAIN).await;
     assert_eq!(can_join(&world), ["Unknown", "NotChecked"]);
+    requested("a-machine", ours, &json!([]));
+    put(berlin, binding);
+    tokio::time::sleep(CHECKED_AGAIN * 2).await;
+    assert_eq!(can_join(&world), ["True", "CanJoin"]);
     process.stop().await;
 }
 

@@ -107,8 +107,12 @@ impl Seen {
         Outcome::Cannot(Reason::ApprovalForbidden, why.to_owned())
     }
 
-    /// Returns what is wrong if a request waits for too long, and none was approved after it.
+    /// Returns what is wrong if a request waits for too long, and none was approved after it. Of a
+    /// part of the requests, that is not known.
     pub(super) fn waits(&self, now: Timestamp) -> Option<String> {
+        if !self.is_all {
+            return None;
+        }
         let oldest = |renews: bool| {
             let of_kind = self.requests.iter().filter(move |it| it.renews == renews);
             let approved = of_kind.clone().filter(|it| it.is_approved);

@@ -162,10 +162,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "insecure registry",
-        change: |machine| {
-            let insecure = &mut machine.settings.insecure_registries;
-            insecure.push("own.test:5000".to_owned());
-        },
+        change: |machine| distrust(machine, "own.test:5000"),
         image: "own.test:5000/x:1",
         // The entry for the registry as a mirror of itself, and then the registry, verified.
         requests: &[
@@ -178,8 +175,7 @@ const CASES: &[Case] = &[
     Case {
         name: "insecure registry with a mirror",
         change: |machine| {
-            let insecure = &mut machine.settings.insecure_registries;
-            insecure.push("own.test:5000".to_owned());
+            distrust(machine, "own.test:5000");
             let mirror = vec!["https://mirror.test".to_owned()];
             let mirrors = &mut machine.settings.registry_mirrors;
             mirrors.insert("own.test:5000".to_owned(), mirror);
@@ -211,10 +207,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "the same as an insecure registry",
-        change: |machine| {
-            let insecure = &mut machine.settings.insecure_registries;
-            insecure.push("localhost:5001".to_owned());
-        },
+        change: |machine| distrust(machine, "localhost:5001"),
         image: "localhost:5001/x:1",
         requests: &[
             "https://localhost:5001/v2/x/manifests/1",
@@ -240,8 +233,7 @@ const CASES: &[Case] = &[
     Case {
         name: "credentials",
         change: |machine| {
-            let insecure = &mut machine.settings.insecure_registries;
-            insecure.push("own.test:5000".to_owned());
+            distrust(machine, "own.test:5000");
             let credential = RegistryCredential {
                 username: SecretText::new("user"),
                 password: SecretText::new("pass"),
@@ -262,6 +254,11 @@ const CASES: &[Case] = &[
         ..PLAIN
     },
 ];
+
+fn distrust(machine: &mut Machine, registry: &str) {
+    let insecure = &mut machine.settings.insecure_registries;
+    insecure.push(registry.to_owned());
+}
 
 fn mirror(machine: &mut Machine, registry: &str, urls: &[&str]) {
     let urls = urls.iter().map(|&url| url.to_owned()).collect();

@@ -22,7 +22,7 @@ pub(crate) const WORDS: [&str; 3] = [
 
 /// The version of the programs' input and output that every kubelet since 1.26 knows.
 const PROGRAM_API: &str = "credentialprovider.kubelet.k8s.io/v1";
-/// A gate that is on by default, and the one that turns it off with all others in beta.
+/// The feature gate of tokenAttributes, which is in beta, and the one of all gates in beta.
 const TOKENS_GATE: &str = "KubeletServiceAccountTokenForCredentialProviders";
 const ALL_BETA: &str = "AllBeta";
 
@@ -33,6 +33,9 @@ pub(crate) fn config(
     version: &str,
 ) -> Result<Option<(String, String)>, RenderError> {
     let programs = &settings.image_credential_providers;
+    if programs.is_empty() {
+        return Ok(None);
+    }
     if let Some(with_token) = programs.iter().find(|it| it.token_attributes.is_some()) {
         let refused = |reason: &str| {
             let name = with_token.name.clone();
@@ -49,13 +52,12 @@ pub(crate) fn config(
             ));
         }
     }
-    let entries: Vec<_> = programs.iter().map(entry).collect();
     let whole = json!({
         "apiVersion": "kubelet.config.k8s.io/v1",
         "kind": "CredentialProviderConfig",
-        "providers": entries,
+        "providers": programs.iter().map(entry).collect::<Vec<_>>(),
     });
-    Ok((!entries.is_empty()).then(|| (CONFIG.to_owned(), format!("{whole:#}\n"))))
+    Ok(Some((CONFIG.to_owned(), format!("{whole:#}\n"))))
 }
 
 /// Returns a program as the kubelet's configuration has it.
