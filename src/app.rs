@@ -369,9 +369,9 @@ fn membership(
     let counted = (ClusterKind::Management, &given.metrics);
     let budget = (FLEET_REQUESTS, terms.call_timeout());
     let client = process_client(&given.leases, budget, counted);
-    let namespace = &replica.lease_namespace;
+    let place = (client, replica.lease_namespace.as_str());
     let holder = (me.clone(), terms.duration);
-    let leases = Leases::new(client, namespace, &replica.fleet, holder);
+    let leases = Leases::new(place, &replica.fleet, holder, replica.published.text());
     Membership::new(membership::Params {
         leases,
         me,

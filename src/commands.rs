@@ -7,6 +7,7 @@ pub mod count;
 pub mod doctor;
 pub mod inventory;
 pub mod machine;
+pub mod managers;
 pub mod plan;
 mod readiness;
 pub mod selection;

@@ -8,6 +8,7 @@ mod egress;
 mod flags;
 mod fleet_page;
 mod inventories;
+mod published;
 mod replica;
 mod tenant_defaults;
 mod tenant_policies;
@@ -21,6 +22,7 @@ pub use self::{
     flags::RunFlags,
     fleet_page::{FleetPageFlags, FleetPageSettings},
     inventories::{inventories, kubeconfig_keys},
+    published::{CannotFollow, Completed, PublishedSettings, TypedFlags},
     replica::ReplicaSettings,
     tenant_defaults::tenant_defaults,
     tenant_policies::tenant_policies,

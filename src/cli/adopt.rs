@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize, process::ExitCode, time::Dur
 use clap::{Args, Command, Subcommand};
 
 use super::{
-    clusters::MANAGER,
+    clusters::{FollowFlags, MANAGER},
     output,
     plan::{hide_flags_of_run, lines},
     progress::Progress,
@@ -14,6 +14,7 @@ use crate::commands::{
     adopt_kkp::{Action, Direction, Ended, HandOver, Step, command, hand_over, look},
     cluster_client::KubeconfigSource,
     count::Count,
+    managers::follow::Followed,
     plan::{Answer, Question, Supposed},
     selection::Selection,
 };
@@ -38,6 +39,8 @@ something would be done; 1 a step failed; it can be run again.")]
 /// The flags of `osm adopt kkp`.
 #[derive(Args, Debug)]
 pub(super) struct KkpFlags {
+    #[command(flatten)]
+    follow: FollowFlags,
     /// This user cluster, by KKP's name; may be repeated
     #[arg(
         long = "cluster",
@@ -83,7 +86,7 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let is_dry = flags.dry_run;
-    let given = flags.hand_over()?;
+    let given = runtime.block_on(flags.hand_over())?;
     let direction = given.direction;
     let progress = Progress::new();
     if is_dry {
@@ -104,22 +107,27 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
 }
 
 impl KkpFlags {
-    fn hand_over(self) -> anyhow::Result<HandOver> {
+    async fn hand_over(self) -> anyhow::Result<HandOver> {
+        let management = KubeconfigSource {
+            kubeconfig: self.run.kubeconfig.clone(),
+            context: self.context,
+        };
+        // No user cluster of KKP trusts its seed instead of a credential.
+        let manager = ServiceAccountName {
+            namespace: MANAGER.to_owned(),
+            name: MANAGER.to_owned(),
+        };
+        let selection = Selection {
+            namespaces: self.run.namespaces,
+            labels: None,
+        };
+        let about = (manager.namespace.as_str(), &selection);
+        let followed: Followed<RunFlags> = self.follow.follow(&management, about).await?;
         let question = Question {
-            // No user cluster of KKP trusts its seed instead of a credential.
-            manager: ServiceAccountName {
-                namespace: MANAGER.to_owned(),
-                name: MANAGER.to_owned(),
-            },
-            management: KubeconfigSource {
-                kubeconfig: self.run.kubeconfig.clone(),
-                context: self.context,
-            },
-            selection: Selection {
-                namespaces: self.run.namespaces.clone(),
-                labels: None,
-            },
-            settings: self.run.check()?,
+            manager,
+            management,
+            selection: followed.limit(selection)?,
+            settings: followed.flags.check()?,
             profiles: BTreeMap::new(),
             defaults: Supposed::Nothing,
         };

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 
+use super::output;
 use crate::commands::{
     cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource},
+    managers::follow::{Followed, follow, follow_nobody},
     selection::Selection,
 };
-use crate::settings::EgressFlags;
+use crate::settings::{EgressFlags, TypedFlags};
 use crate::tenant::{
     access::{AccessRules, renewal::ServiceAccountName},
     address::{AddressRange, Loopback},
@@ -74,12 +76,49 @@ impl ScopeFlags {
     }
 }
 
+/// Where the manager is.
+#[derive(Args, Debug)]
+pub(super) struct ManagerNamespace {
+    /// The namespace in which the manager runs
+    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
+    pub(super) manager_namespace: String,
+}
+
+/// Whose settings a command uses. It must be the first field of the struct that flattens it.
+#[derive(Args, Debug)]
+pub(super) struct FollowFlags {
+    #[command(flatten)]
+    typed: TypedFlags,
+    /// Use only the settings of this command's flags, and not those that the manager publishes
+    #[arg(long)]
+    without_manager: bool,
+}
+
+impl FollowFlags {
+    /// Returns the flags with the manager's settings, and prints whose settings they are.
+    pub(super) async fn follow<F: Args>(
+        &self,
+        source: &KubeconfigSource,
+        (namespace, selection): (&str, &Selection),
+    ) -> anyhow::Result<Followed<F>> {
+        let followed = if self.without_manager {
+            follow_nobody(&self.typed)
+        } else {
+            let followed = follow(source, (namespace, selection), &self.typed).await;
+            followed.context(
+                "the manager's settings are not known; --without-manager uses those of the flags",
+            )
+        }?;
+        output::note(&followed.origin);
+        Ok(followed)
+    }
+}
+
 /// Who the manager is in the management cluster.
 #[derive(Args, Debug)]
 pub(super) struct ManagerFlags {
-    /// The namespace in which the manager runs
-    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
-    manager_namespace: String,
+    #[command(flatten)]
+    namespace: ManagerNamespace,
     /// The manager's ServiceAccount in that namespace
     #[arg(long, value_name = "NAME", default_value = MANAGER)]
     service_account: String,
@@ -88,7 +127,7 @@ pub(super) struct ManagerFlags {
 impl ManagerFlags {
     pub(super) fn account(&self) -> ServiceAccountName {
         ServiceAccountName {
-            namespace: self.manager_namespace.clone(),
+            namespace: self.namespace.manager_namespace.clone(),
             name: self.service_account.clone(),
         }
     }
@@ -127,11 +166,11 @@ pub(super) struct ReachFlags {
     #[arg(long)]
     allow_loopback_servers: bool,
     /// Accept only servers in this range (CIDR), like the flag of osm run; may be repeated
-    #[arg(long = "allowed-servers", value_name = "CIDR")]
-    allowed: Vec<AddressRange>,
+    #[arg(long, value_name = "CIDR")]
+    allowed_servers: Vec<AddressRange>,
     /// Refuse servers in this range (CIDR), like the flag of osm run; may be repeated
-    #[arg(long = "denied-servers", value_name = "CIDR")]
-    denied: Vec<AddressRange>,
+    #[arg(long, value_name = "CIDR")]
+    denied_servers: Vec<AddressRange>,
     #[command(flatten)]
     egress: EgressFlags,
 }
@@ -145,8 +184,8 @@ impl ReachFlags {
         if self.allow_loopback_servers {
             rules.addresses.loopback = Loopback::Allowed;
         }
-        rules.addresses.allowed.clone_from(&self.allowed);
-        rules.addresses.denied.clone_from(&self.denied);
+        rules.addresses.allowed.clone_from(&self.allowed_servers);
+        rules.addresses.denied.clone_from(&self.denied_servers);
         Ok(rules)
     }
 }

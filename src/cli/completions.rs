@@ -14,7 +14,7 @@ use clap_complete::{
     env::{CompleteEnv, Shells},
 };
 
-use super::{Cli, output};
+use super::{Cli, clusters::MANAGER, output};
 use crate::commands::{
     cluster_client::KubeconfigSource,
     selection::Selection,
@@ -82,8 +82,8 @@ fn profiles_and_files(current: &OsStr) -> Vec<CompletionCandidate> {
 
 fn namespaces() -> Vec<CompletionCandidate> {
     // The one that the line names so far is not finished.
-    let all = asked(async |source, _| tenants::list(&source, &Selection::default()).await);
-    let rows = all.unwrap_or_default().into_iter();
+    let all = async |source, _| tenants::list(&source, &Selection::default(), MANAGER).await;
+    let rows = asked(all).into_iter().flat_map(|listed| listed.rows);
     let mut namespaces: Vec<String> = rows.map(|row| row.tenant).collect();
     namespaces.dedup();
     namespaces
@@ -97,12 +97,9 @@ fn names() -> Vec<CompletionCandidate> {
         let help = format!("in {}: {}", row.tenant, row.state);
         CompletionCandidate::new(row.name).help(Some(help.into()))
     };
-    let found = asked(async |source, selection| tenants::list(&source, &selection).await);
-    found
-        .unwrap_or_default()
-        .into_iter()
-        .map(candidate)
-        .collect()
+    let found = async |source, selection| tenants::list(&source, &selection, MANAGER).await;
+    let rows = asked(found).into_iter().flat_map(|listed| listed.rows);
+    rows.map(candidate).collect()
 }
 
 fn machine_deployments() -> Vec<CompletionCandidate> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::Args;
 
 use super::{
-    clusters::{ManagerFlags, ScopeFlags},
+    clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     output,
     plan::{machine_deployment, resource},
@@ -15,6 +15,7 @@ use super::{
 use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
+    managers::follow::Followed,
     plan::{
         Question, Supposed, Verdict,
         explain::{Explanation, Input, explain},
@@ -25,6 +26,9 @@ use crate::settings::RunFlags;
 /// The flags of `osm explain`.
 #[derive(Args, Debug)]
 pub(super) struct ExplainFlags {
+    #[command(flatten)]
+    follow: FollowFlags,
+
     /// The machine deployment: NAME or NAMESPACE/NAME
     machine_deployment: String,
 
@@ -46,20 +50,26 @@ pub(super) struct ExplainFlags {
 }
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
-    let question = Question {
-        manager: flags.manager.account(),
-        selection: flags.scope.selection(flags.run.namespaces.clone()),
-        management: KubeconfigSource {
-            kubeconfig: flags.run.kubeconfig.clone(),
-            context: flags.context,
-        },
-        settings: flags.run.check()?,
-        profiles: BTreeMap::new(),
-        defaults: Supposed::Nothing,
+    let management = KubeconfigSource {
+        kubeconfig: flags.run.kubeconfig.clone(),
+        context: flags.context,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let manager = flags.manager.account();
+    let selection = flags.scope.selection(flags.run.namespaces);
+    let about = (manager.namespace.as_str(), &selection);
+    let followed = flags.follow.follow(&management, about);
+    let followed: Followed<RunFlags> = runtime.block_on(followed)?;
+    let question = Question {
+        manager,
+        selection: followed.limit(selection)?,
+        management,
+        settings: followed.flags.check()?,
+        profiles: BTreeMap::new(),
+        defaults: Supposed::Nothing,
+    };
     let (progress, count) = (Progress::new(), Count::default());
     let found = explain(&question, &flags.machine_deployment, &count);
     let found = runtime.block_on(progress.counting(&count, found))?;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::{Args, Command};
 
 use super::{
-    clusters::{ManagerFlags, ScopeFlags},
+    clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     input, output,
     progress::Progress,
@@ -13,6 +13,7 @@ use super::{
 use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
+    managers::follow::Followed,
     plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
 };
 use crate::settings::RunFlags;
@@ -20,6 +21,9 @@ use crate::settings::RunFlags;
 /// The flags of `osm plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanFlags {
+    #[command(flatten)]
+    follow: FollowFlags,
+
     #[command(flatten)]
     scope: ScopeFlags,
 
@@ -60,10 +64,18 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         kubeconfig: flags.run.kubeconfig.clone(),
         context: flags.context,
     };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let manager = flags.manager.account();
+    let selection = flags.scope.selection(flags.run.namespaces);
+    let about = (manager.namespace.as_str(), &selection);
+    let followed = flags.follow.follow(&management, about);
+    let followed: Followed<RunFlags> = runtime.block_on(followed)?;
     let question = Question {
-        manager: flags.manager.account(),
-        selection: flags.scope.selection(flags.run.namespaces.clone()),
-        settings: flags.run.check()?,
+        manager,
+        selection: followed.limit(selection)?,
+        settings: followed.flags.check()?,
         management,
         profiles,
         defaults: if flags.with_defaults {
@@ -73,9 +85,6 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         },
     };
     let (progress, count) = (Progress::new(), Count::default());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let answers = runtime.block_on(progress.counting(&count, plan(&question, &count)))?;
     let changing = answers.iter().filter(|it| it.verdict != Verdict::Unchanged);
     let changing = changing.filter_map(resource);

@@ -1,6 +1,6 @@
 //! `osm tenants`: shows the fleet in a table.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{cmp::Reverse, path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use clap::Args;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    clusters::{ManagementFlags, SelectionFlags},
+    clusters::{ManagementFlags, ManagerNamespace, SelectionFlags},
     format::{Format, OutputFlags},
     output,
     table::{Cell, Layout, Table, Text, Tone},
@@ -29,7 +29,12 @@ pub(super) struct TenantsFlags {
     #[command(flatten)]
     management: ManagementFlags,
     #[command(flatten)]
+    manager: ManagerNamespace,
+    #[command(flatten)]
     output: OutputFlags,
+    /// Show only tenants that are not ready, the worst first
+    #[arg(long, conflicts_with_all = ["watch", "inventory"])]
+    not_ready: bool,
     /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
@@ -52,22 +57,24 @@ const COLUMNS: [&str; 11] = [
     "FAILING", "AGE",
 ];
 const INVENTORY: [&str; 5] = ["TENANT", "CLUSTER", "REPLICAS", "STATE", "MESSAGE"];
-const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
+const WIDE: [&str; 5] = ["SERVER", "FLEET", "REPLICA", "PAUSED", "MESSAGE"];
 
 pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     let (source, selection) = (flags.management.source(), flags.selection.selection());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let output = flags.output;
+    let (output, manager) = (flags.output, flags.manager.manager_namespace);
     if let Some(name) = flags.inventory {
         let mut rows = Vec::new();
         for inventory in inventories(&[name], flags.inventory_rules.as_deref())? {
             rows.extend(match inventory {
                 Inventory::Label => bail!("osm tenants shows all clusters of this inventory"),
-                Inventory::Kkp => runtime.block_on(inventory::kkp(&source, &selection))?,
+                Inventory::Kkp => {
+                    runtime.block_on(inventory::kkp(&source, &selection, &manager))?
+                }
                 Inventory::Rule(rule) => {
-                    runtime.block_on(inventory::of_rule(&source, &selection, &rule))?
+                    runtime.block_on(inventory::of_rule((&source, &manager), &selection, &rule))?
                 }
             });
         }
@@ -76,12 +83,30 @@ pub(super) fn run(flags: TenantsFlags) -> anyhow::Result<ExitCode> {
     if flags.watch {
         let mut widths = Vec::new();
         let mut handler = move |event| print(output, &mut widths, event);
-        runtime.block_on(tenants::watch(&source, &selection, &mut handler))?;
+        runtime.block_on(tenants::watch(
+            &source,
+            (&selection, &manager),
+            &mut handler,
+        ))?;
         return Ok(output::SUCCESS);
     }
-    let rows = runtime.block_on(tenants::list(&source, &selection))?;
+    let listed = runtime.block_on(tenants::list(&source, &selection, &manager))?;
+    if let Some(remark) = &listed.remark {
+        output::note(&format!(
+            "whether a manager serves each tenant is not known: {remark}"
+        ));
+    }
+    let mut rows = listed.rows;
+    if flags.not_ready {
+        rows.retain(|row| row.severity() != Severity::Normal);
+        rows.sort_by_key(|row| Reverse(row.severity()));
+    }
     if rows.is_empty() && matches!(output.output, Format::Table | Format::Wide) {
-        output::message("No tenants found.");
+        output::message(if flags.not_ready {
+            "No tenant is not ready."
+        } else {
+            "No tenants found."
+        });
         return Ok(output::SUCCESS);
     }
     output.print(&rows, rows.iter().map(name), |layout| {
@@ -208,6 +233,8 @@ fn cells(row: &Row, layout: Layout, now: Timestamp) -> Vec<Cell> {
     if layout.is_wide {
         cells.extend([
             text(&row.server),
+            text(&row.fleet),
+            text(&row.replica),
             row.paused.to_string().into(),
             row.message.replace('\n', " ").into(),
         ]);
@@ -268,6 +295,8 @@ mod tests {
             failing: Some(1),
             created: None,
             server: Some("https://berlin.example".to_owned()),
+            fleet: None,
+            replica: None,
             paused: false,
             message: String::new(),
         };

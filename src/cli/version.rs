@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{
-    clusters::{MANAGER, ManagementFlags},
+    clusters::{ManagementFlags, ManagerNamespace},
     format::OutputFlags,
     output,
 };
@@ -25,9 +25,8 @@ pub(super) struct VersionFlags {
     client: bool,
     #[command(flatten)]
     management: ManagementFlags,
-    /// The namespace in which the manager runs
-    #[arg(long, value_name = "NAMESPACE", default_value = MANAGER)]
-    manager_namespace: String,
+    #[command(flatten)]
+    manager: ManagerNamespace,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -74,7 +73,7 @@ fn manager(flags: &VersionFlags) -> anyhow::Result<Option<Vec<Replicas>>> {
         .enable_all()
         .build()?;
     let source = flags.management.source();
-    match runtime.block_on(of_replicas(&source, &flags.manager_namespace)) {
+    match runtime.block_on(of_replicas(&source, &flags.manager.manager_namespace)) {
         Ok(found) => {
             let found = found.into_iter();
             let replicas = found.map(|(version, replicas)| Replicas { version, replicas });

@@ -20,6 +20,7 @@ use super::{
     AT_ONCE,
     cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace},
     count::Count,
+    managers::Fleets,
     selection::Selection,
 };
 use crate::telemetry::chain::chain;
@@ -44,6 +45,10 @@ pub struct Options {
     pub keys: Vec<String>,
     /// The manager's ServiceAccount. The replicas' Leases are in its namespace.
     pub manager: ServiceAccountName,
+    /// The fleet to check; `None` for the only one that runs.
+    pub fleet: Option<String>,
+    /// Why the manager's settings are not known. Those here are then the flags'.
+    pub settings_unknown: Option<String>,
     /// The manager's rules for kubeconfigs.
     pub rules: AccessRules,
     /// The limit of file descriptors of a process on this machine.
@@ -151,6 +156,7 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
         return Ok(unauthorized());
     };
     let mut checks = vec![Check::ok("management", "connection", "it answers")];
+    let fleets = Fleets::read(&cluster.client, &options.manager.namespace).await;
     let found = match registrations::fetch(options, &cluster.client).await {
         Ok(found) => found,
         // A server may answer the first request without looking at the credential.
@@ -159,7 +165,8 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
             let message = format!("cannot list registrations: {}", chain(&error));
             let fix = "use a kubeconfig that may list Secrets and WorkerClusters";
             let check = Check::wrong("management", "registrations", (message, fix));
-            checks.extend(management::run_checks(options, &cluster.client, None).await?);
+            let manager = (&cluster.client, &fleets);
+            checks.extend(management::run_checks(options, manager, None).await?);
             checks.push(check);
             return Ok(checks.into());
         }
@@ -170,7 +177,8 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
             ensure_namespace(&cluster.client, namespace).await?;
         }
     }
-    checks.extend(management::run_checks(options, &cluster.client, Some(&found)).await?);
+    let manager = (&cluster.client, &fleets);
+    checks.extend(management::run_checks(options, manager, Some(&found)).await?);
     count.begin(tenants.len());
     let keys: Vec<&str> = options.keys.iter().map(String::as_str).collect();
     let of_tenants = stream::iter(tenants)
@@ -180,6 +188,7 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
                 keys: &keys,
                 here,
                 manager: (&cluster.client, &options.manager),
+                fleets: fleets.as_ref().ok(),
             };
             let checks = tenant::run_checks(by, secret, own.as_ref()).await;
             count.advance();

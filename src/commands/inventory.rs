@@ -42,15 +42,20 @@ pub struct Row {
     pub message: String,
 }
 
-/// Returns the user clusters of a KKP seed, in the order of their namespaces.
+/// Returns the user clusters of a KKP seed, in the order of their namespaces. `manager` is the
+/// namespace of the manager.
 ///
 /// # Errors
 ///
 /// A call to the API server fails.
-pub async fn kkp(source: &KubeconfigSource, selection: &Selection) -> anyhow::Result<Vec<Row>> {
+pub async fn kkp(
+    source: &KubeconfigSource,
+    selection: &Selection,
+    manager: &str,
+) -> anyhow::Result<Vec<Row>> {
     let seed = ClusterClient::management(source).await?;
     let clusters = user_clusters(&seed.client, selection).await?;
-    let served = tenants::list(source, selection).await?;
+    let served = tenants::list(source, selection, manager).await?.rows;
     let states: BTreeMap<_, _> = served
         .iter()
         .map(|row| (row.tenant.as_str(), row))
@@ -69,12 +74,12 @@ pub async fn kkp(source: &KubeconfigSource, selection: &Selection) -> anyhow::Re
 ///
 /// A call to the API server fails.
 pub async fn of_rule(
-    source: &KubeconfigSource,
+    (source, manager): (&KubeconfigSource, &str),
     selection: &Selection,
     rule: &Arc<SecretRule>,
 ) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(source).await?;
-    let served = tenants::list(source, selection).await?;
+    let served = tenants::list(source, selection, manager).await?.rows;
     let served: BTreeMap<_, _> = served
         .iter()
         .map(|row| ((row.tenant.as_str(), row.name.as_str()), row))

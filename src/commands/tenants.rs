@@ -1,13 +1,16 @@
-//! Lists the fleet from its WorkerClusters. Reads nothing else, and sends no request to worker
-//! clusters.
+//! Lists the fleet from its WorkerClusters, and says of those that no replica serves any more that
+//! they are not. Sends no request to worker clusters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    ResourceExt,
+    Client, ResourceExt,
     api::ObjectMeta,
     core::DeserializeGuard,
     runtime::{
@@ -19,10 +22,20 @@ use serde::Serialize;
 
 use super::{
     cluster_client::{ClusterClient, KubeconfigSource, cannot_list, ensure_namespace},
+    managers::{Fleets, Serving},
     selection::Selection,
 };
-use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
+use crate::api::{
+    condition::ConditionType,
+    reason::{Reason, Severity},
+    worker_cluster::WorkerCluster,
+};
 use crate::client::watch::covers;
+use crate::telemetry::chain::whole;
+use crate::tenant::id::TenantId;
+
+/// How often it is read again, while watching, which replicas run.
+const REREAD: Duration = Duration::from_secs(10);
 
 /// One tenant, according to its WorkerCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -32,9 +45,10 @@ pub struct Row {
     pub tenant: String,
     /// The name of the WorkerCluster.
     pub name: String,
-    /// `Ready`, or the reason why it is not.
+    /// `Ready`, or the reason why it is not. `NoManager` or `NotWatched` if nobody serves it, so
+    /// that its WorkerCluster says what was.
     pub state: String,
-    /// The time since which it is ready, or is not.
+    /// The time since which it is ready, or is not, according to its WorkerCluster.
     pub since: Option<Timestamp>,
     /// The version of the worker cluster's API server.
     pub version: Option<String>,
@@ -51,6 +65,10 @@ pub struct Row {
     pub created: Option<Timestamp>,
     /// The API server.
     pub server: Option<String>,
+    /// The fleet that writes its status.
+    pub fleet: Option<String>,
+    /// The replica of that fleet that serves it, according to the replicas' Leases.
+    pub replica: Option<String>,
     /// True if the cluster is paused.
     pub paused: bool,
     /// A sentence about the state.
@@ -58,11 +76,25 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns how bad its state is. One that is no reason of this release may be anything.
+    pub fn severity(&self) -> Severity {
+        Reason::named(&self.state).map_or(Severity::Error, Reason::severity)
+    }
+
     /// Returns the number of machine deployments that are neither served nor failing.
     pub fn waiting(&self) -> Option<u32> {
         let others = self.served?.saturating_add(self.failing?);
         Some(self.machine_deployments?.saturating_sub(others))
     }
+}
+
+/// The tenants.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// One row for each.
+    pub rows: Vec<Row>,
+    /// Says why it is not known for all whether somebody serves them.
+    pub remark: Option<String>,
 }
 
 /// A change while watching.
@@ -82,21 +114,57 @@ pub type EventHandler = dyn FnMut(TenantEvent) -> anyhow::Result<()> + Send;
 /// A tenant's namespace, and the name of its WorkerCluster.
 type Key = (String, String);
 
-/// The last known rows.
-type Rows = BTreeMap<Key, Row>;
-
-/// Returns the tenants, in the order of their namespaces.
+/// Returns the tenants, in the order of their namespaces. `manager` is the manager's namespace.
 ///
 /// # Errors
 ///
 /// A call to the API server fails.
-pub async fn list(source: &KubeconfigSource, selection: &Selection) -> anyhow::Result<Vec<Row>> {
+pub async fn list(
+    source: &KubeconfigSource,
+    selection: &Selection,
+    manager: &str,
+) -> anyhow::Result<Listed> {
     let management = ClusterClient::management(source).await?;
     let listed = selection.worker_clusters(&management.client).await?;
-    let unreadable = listed.unreadable.iter().map(unreadable_row);
-    let mut rows: Vec<Row> = listed.objects.iter().map(row).chain(unreadable).collect();
+    let (fleets, remark) = fleets(&management.client, manager).await;
+    let served = listed
+        .objects
+        .iter()
+        .map(|own| serving(row(own), fleets.as_ref()));
+    let mut rows: Vec<Row> = served
+        .chain(listed.unreadable.iter().map(unreadable_row))
+        .collect();
     rows.sort_by_cached_key(key);
-    Ok(rows)
+    Ok(Listed { rows, remark })
+}
+
+/// Returns the fleets, if the user may see them, and what is not known about them.
+async fn fleets(client: &Client, manager: &str) -> (Option<Fleets>, Option<String>) {
+    match Fleets::read(client, manager).await {
+        Ok(fleets) => {
+            let limit = fleets.limit();
+            (Some(fleets), limit)
+        }
+        Err(error) => (None, Some(whole(error.as_ref()).to_string())),
+    }
+}
+
+/// Returns a row with who serves the tenant. What the status of one that nobody serves says was
+/// true once.
+fn serving(mut row: Row, fleets: Option<&Fleets>) -> Row {
+    let Some(fleets) = fleets else {
+        return row;
+    };
+    match fleets.serving(&TenantId::new(&row.tenant), row.fleet.as_deref()) {
+        Serving::By(replica) => row.replica = Some(replica),
+        Serving::Unknown => {}
+        Serving::Nobody(unserved, why) => {
+            row.message = format!("{why}; before that: {}", row.state);
+            unserved.as_str().clone_into(&mut row.state);
+            (row.served, row.outdated, row.failing) = (None, None, None);
+        }
+    }
+    row
 }
 
 /// Returns the machine deployments that the statuses of tenants name, as `namespace/name`.
@@ -122,7 +190,7 @@ pub async fn machine_deployments(
 /// The first list fails, or `handler` returns an error.
 pub async fn watch(
     source: &KubeconfigSource,
-    selection: &Selection,
+    (selection, manager): (&Selection, &str),
     handler: &mut EventHandler,
 ) -> anyhow::Result<()> {
     let client = ClusterClient::management(source).await?.client;
@@ -137,18 +205,29 @@ pub async fn watch(
         events.map(move |event| (limit.clone(), event)).boxed()
     });
     let mut events = stream::select_all(watches);
-    let mut known = Rows::new();
+    let mut known = Known::new(fleets(&client, manager).await.0);
     let mut listed = BTreeSet::new();
-    while let Some((limit, event)) = events.next().await {
+    let mut reread = tokio::time::interval(REREAD);
+    loop {
+        let next = tokio::select! {
+            next = events.next() => next,
+            _ = reread.tick(), if to_list == 0 => {
+                known.served_by(fleets(&client, manager).await.0, handler)?;
+                continue;
+            }
+        };
+        let Some((limit, event)) = next else {
+            return Ok(());
+        };
         match event {
             Ok(Event::Init) => listed.retain(|key: &Key| !covers(limit.as_ref(), &key.0)),
             Ok(Event::InitApply(found)) => {
                 let row = row_of(&found);
                 listed.insert(key(&row));
                 if to_list > 0 {
-                    known.insert(key(&row), row);
+                    known.keep(row);
                 } else {
-                    update(&mut known, row, handler)?;
+                    known.update(row, handler)?;
                 }
             }
             Ok(Event::InitDone) if to_list > 0 => {
@@ -157,19 +236,19 @@ pub async fn watch(
                     ensure_namespace(&client, namespace).await?;
                 }
                 if to_list == 0 {
-                    handler(TenantEvent::Listed(known.values().cloned().collect()))?;
+                    handler(TenantEvent::Listed(known.shown()))?;
                 }
             }
             Ok(Event::InitDone) => {
                 let is_gone = |key: &Key| covers(limit.as_ref(), &key.0) && !listed.contains(key);
-                for ((tenant, name), _) in known.extract_if(.., |key, _| is_gone(key)) {
+                for (tenant, name) in known.remove(is_gone) {
                     handler(TenantEvent::Gone(tenant, name))?;
                 }
             }
-            Ok(Event::Apply(found)) => update(&mut known, row_of(&found), handler)?,
+            Ok(Event::Apply(found)) => known.update(row_of(&found), handler)?,
             Ok(Event::Delete(found)) => {
                 let (tenant, name) = key(&row_of(&found));
-                known.remove(&(tenant.clone(), name.clone()));
+                known.remove(|it| *it == (tenant.clone(), name.clone()));
                 handler(TenantEvent::Gone(tenant, name))?;
             }
             // An error at first is a mistake of the user; later it is transient.
@@ -179,16 +258,60 @@ pub async fn watch(
             Err(_) => {}
         }
     }
-    Ok(())
 }
 
-/// Passes a row to `handler` if it is not the known one.
-fn update(known: &mut Rows, row: Row, handler: &mut EventHandler) -> anyhow::Result<()> {
-    if known.get(&key(&row)) != Some(&row) {
-        handler(TenantEvent::Row(Box::new(row.clone())))?;
-        known.insert(key(&row), row);
+/// The last known rows, as the WorkerClusters say them, and who serves the tenants.
+struct Known {
+    rows: BTreeMap<Key, Row>,
+    fleets: Option<Fleets>,
+}
+
+impl Known {
+    fn new(fleets: Option<Fleets>) -> Self {
+        let rows = BTreeMap::new();
+        Self { rows, fleets }
     }
-    Ok(())
+
+    fn keep(&mut self, row: Row) {
+        self.rows.insert(key(&row), row);
+    }
+
+    fn shown(&self) -> Vec<Row> {
+        let rows = self.rows.values().cloned();
+        rows.map(|row| serving(row, self.fleets.as_ref())).collect()
+    }
+
+    /// Passes a row to `handler` if it is not the known one.
+    fn update(&mut self, row: Row, handler: &mut EventHandler) -> anyhow::Result<()> {
+        if self.rows.get(&key(&row)) != Some(&row) {
+            let shown = serving(row.clone(), self.fleets.as_ref());
+            handler(TenantEvent::Row(Box::new(shown)))?;
+            self.keep(row);
+        }
+        Ok(())
+    }
+
+    /// Passes the rows that change with who serves the tenants.
+    fn served_by(
+        &mut self,
+        fleets: Option<Fleets>,
+        handler: &mut EventHandler,
+    ) -> anyhow::Result<()> {
+        let before = self.shown();
+        self.fleets = fleets;
+        for (before, now) in before.into_iter().zip(self.shown()) {
+            if before != now {
+                handler(TenantEvent::Row(Box::new(now)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes rows.
+    fn remove(&mut self, is_gone: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let gone = self.rows.extract_if(.., |key, _| is_gone(key));
+        gone.map(|(key, _)| key).collect()
+    }
 }
 
 fn key(row: &Row) -> Key {
@@ -237,6 +360,8 @@ fn row(found: &WorkerCluster) -> Row {
         failing: u32::try_from(failing).ok().filter(|_| is_served),
         created: found.creation_timestamp().map(|time| time.0),
         server: status.server,
+        fleet: status.fleet,
+        replica: None,
         paused: found.spec.paused,
         message: ready.map_or_else(
             || "no condition was reported yet; is the manager running?".to_owned(),

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, ResourceExt as _, api::ListParams, core::DeserializeGuard};
 use tokio::time::timeout;
 
 use super::{
     cluster_client::{ClusterClient, KubeconfigSource},
-    doctor::management::is_held,
+    managers::Fleets,
 };
-use crate::api::names::{FLEET_LABEL, RUNS_VERSION};
-use crate::client::pages;
 
 /// A person who asks for the version of this program does not wait for a cluster.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -30,18 +25,11 @@ pub async fn of_replicas(
     namespace: &str,
 ) -> anyhow::Result<BTreeMap<String, usize>> {
     let client = ClusterClient::management(source).await?.client;
-    let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client, namespace);
-    let params = ListParams::default().labels(FLEET_LABEL);
-    let listed = timeout(PATIENCE, pages::all(&leases, params)).await;
-    let listed = listed.context("the management cluster does not answer")?;
-    let listed = listed.with_context(|| format!("cannot list Leases in {namespace}"))?;
-    let now = Timestamp::now();
+    let fleets = timeout(PATIENCE, Fleets::read(&client, namespace)).await;
+    let fleets = fleets.context("the management cluster does not answer")??;
     let mut replicas = BTreeMap::new();
-    for lease in listed.objects.iter().filter(|lease| is_held(lease, now)) {
-        let version = lease.annotations().get(RUNS_VERSION);
-        *replicas
-            .entry(version.cloned().unwrap_or_default())
-            .or_default() += 1;
+    for (version, number) in fleets.all().iter().flat_map(|fleet| &fleet.versions) {
+        *replicas.entry(version.clone()).or_default() += number;
     }
     Ok(replicas)
 }

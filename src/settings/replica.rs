@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{InvalidSetting, RunFlags, at_least};
+use super::{InvalidSetting, PublishedSettings, RunFlags, at_least};
 
 /// A fleet's name is the value of a label; with a replica's it is the name of a Lease.
 pub(super) const NAME_BYTES_MAX: usize = 63;
@@ -21,6 +21,8 @@ pub struct ReplicaSettings {
     pub lease_namespace: String,
     /// For how long its Lease holds after it was written.
     pub lease_duration: Duration,
+    /// The settings that it publishes in its Lease.
+    pub published: PublishedSettings,
 }
 
 impl RunFlags {
@@ -41,6 +43,7 @@ impl RunFlags {
             fleet: self.fleet.clone(),
             lease_namespace: self.lease_namespace.clone(),
             lease_duration: self.lease_duration,
+            published: PublishedSettings::of(self)?,
         })
     }
 }

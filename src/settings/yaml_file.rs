@@ -20,13 +20,25 @@ impl YamlFile<'_> {
     ///
     /// It cannot be read, or is not of this type.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, InvalidSetting> {
-        let text =
-            std::fs::read_to_string(self.path).map_err(|source| InvalidSetting::Unreadable {
-                flag: self.flag,
-                path: self.path.to_owned(),
-                source,
-            })?;
+        let text = std::fs::read_to_string(self.path).map_err(|error| self.unreadable(error))?;
         serde_saphyr::from_str(&text).map_err(|error| self.refused(error))
+    }
+
+    /// Returns the bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, InvalidSetting> {
+        std::fs::read(self.path).map_err(|error| self.unreadable(error))
+    }
+
+    fn unreadable(&self, source: std::io::Error) -> InvalidSetting {
+        InvalidSetting::Unreadable {
+            flag: self.flag,
+            path: self.path.to_owned(),
+            source,
+        }
     }
 
     /// Returns the error for what is wrong with the content.

@@ -59,12 +59,11 @@ impl Admin {
         run(&[words, &management].concat()).await
     }
 
-    /// Runs a command about a tenant of a stage, on the management cluster.
+    /// Runs a command about a tenant of a stage, on the management cluster. It learns from the
+    /// stage's manager with which settings that runs.
     pub async fn osm_about(&self, (stage, tenant): (&Stage, &Tenant), words: &[&str]) -> Said {
-        let selector = stage.selector();
-        let tenant = ["--tenant", &tenant.namespace, "--allow-loopback-servers"];
-        let selector = ["--registration-selector", &selector];
-        self.osm(&[words, &tenant, &selector].concat()).await
+        let tenant = ["--tenant", &tenant.namespace, "--fleet", stage.name()];
+        self.osm(&[words, &tenant].concat()).await
     }
 
     /// Runs a command on both clusters.

@@ -190,8 +190,13 @@ pub async fn a_doctor_prescribes_what_helps(world: &'static World) {
     delete(&definitions, DEFINITION).await;
     wait::for_absence(&definitions, DEFINITION).await;
     tenant.register().await;
+    // No manager runs that could say what its flags are.
+    let selector = stage.selector();
+    let flags = ["--without-manager", "--allow-loopback-servers"];
+    let flags = [&flags[..], &["--registration-selector", &selector]].concat();
     wait::until("the doctor names machine-controller", async || {
-        let found = Checks::about(&stage, &tenant, &["--manager-namespace", "nowhere"]).await;
+        let nowhere = [&flags[..], &["--manager-namespace", "nowhere"]].concat();
+        let found = Checks::about(&stage, &tenant, &nowhere).await;
         let rights = found.that_says("management", "may not: ");
         has(rights, "fix", "kubectl create namespace nowhere && ");
         let wanted = "the cluster does not serve MachineDeployments";
@@ -207,7 +212,7 @@ pub async fn a_doctor_prescribes_what_helps(world: &'static World) {
     let (server, authority) = (tenant.worker.url(), tenant.worker.authority());
     let refused = a_kubeconfig(&server, &authority, "no-such-token");
     tenant.set_kubeconfig(&refused).await;
-    let found = Checks::about(&stage, &tenant, &[]).await;
+    let found = Checks::about(&stage, &tenant, &flags).await;
     let check = found.that_says(place, "does not accept the kubeconfig's credential");
     assert_eq!(
         (&check["what"], &check["state"]),

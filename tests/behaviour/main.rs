@@ -27,6 +27,7 @@ mod kkp_clusters;
 mod life;
 mod links;
 mod machines;
+mod managers;
 mod operators;
 mod overlays;
 mod plan;
@@ -159,6 +160,8 @@ scenarios! {
     tenant_add::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
     takeover::a_cluster_of_kubeone_is_added_without_a_rotation,
     takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
+    managers::what_no_manager_serves_is_not_called_ready,
+    managers::commands_judge_with_the_settings_of_the_manager,
     operators::a_shell_completes_the_names_of_tenants,
     operators::the_fleet_is_reported_in_a_table_as_json_and_as_it_changes,
     operators::a_machine_deployment_is_explained_with_what_blocks_it,

@@ -305,7 +305,7 @@ impl Binary {
     }
 }
 
-/// Runs `osm plan` for the stage's registrations: its exit code and what it printed.
+/// Runs `osm plan` for the stage's registrations: its exit code, and its result or else its error.
 pub async fn plan(stage: &Stage, more: &[&str]) -> (Option<i32>, String) {
     let kubeconfig = kubeconfig_file(&stage.world.management_kubeconfig);
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))
@@ -316,6 +316,9 @@ pub async fn plan(stage: &Stage, more: &[&str]) -> (Option<i32>, String) {
         .output();
     let output = ok(output.await, "the binary was built with this test");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let told = text(&output.stdout) + &text(&output.stderr);
+    let told = match text(&output.stdout) {
+        none if none.is_empty() => text(&output.stderr),
+        result => result,
+    };
     (output.status.code(), told)
 }

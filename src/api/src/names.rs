@@ -95,6 +95,8 @@ pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
 pub const CRASHES: &str = "operatingsystemmanager.k8c.io/crashes";
 /// Annotation of a replica's Lease: the version of the program.
 pub const RUNS_VERSION: &str = "operatingsystemmanager.k8c.io/version";
+/// Annotation of a replica's Lease: the settings on which it depends what is served, as JSON.
+pub const RUNS_WITH: &str = "operatingsystemmanager.k8c.io/settings";
 
 /// The maximum size of a label's value.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;

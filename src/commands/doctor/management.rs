@@ -1,13 +1,10 @@
 //! Checks the management cluster (CRDs, rights, replicas) and this machine.
 
-use jiff::Timestamp;
 use k8s_openapi::{
-    api::{coordination::v1::Lease, core::v1::Namespace},
+    api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api, Client, CustomResourceExt as _, ResourceExt, api::ListParams, core::DeserializeGuard,
-};
+use kube::{Api, Client, CustomResourceExt as _, ResourceExt};
 
 use super::{
     Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Options, State,
@@ -16,13 +13,12 @@ use super::{
     rights::Subject,
 };
 use crate::api::{
-    config::OperatingSystemConfig,
-    names::{FLEET_LABEL, KUBE_SYSTEM},
-    profile::OperatingSystemProfile,
+    config::OperatingSystemConfig, names::KUBE_SYSTEM, profile::OperatingSystemProfile,
     worker_cluster::WorkerCluster,
 };
 use crate::client::pages;
-use crate::telemetry::chain::chain;
+use crate::commands::managers::Fleets;
+use crate::telemetry::chain::{chain, whole};
 use crate::tenant::report::counted;
 
 const PLACE: &str = "management";
@@ -35,13 +31,17 @@ const NAMESPACES_MAX: usize = 50;
 /// Checks the management cluster. `found` is absent if the registrations cannot be listed.
 pub(super) async fn run_checks(
     options: &Options,
-    client: &Client,
+    (client, fleets): (&Client, &anyhow::Result<Fleets>),
     found: Option<&Registrations>,
 ) -> anyhow::Result<Vec<Check>> {
     let tenants = found.map_or(&[][..], |it| &it.registered);
     let mut checks = vec![definitions(client).await];
     checks.extend(rights_of_the_manager(options, client, tenants).await?);
-    checks.push(replicas(options, client).await);
+    checks.push(replicas(options, fleets));
+    if let Some(why) = &options.settings_unknown {
+        let fix = "pass the manager's flags to this command, with --without-manager";
+        checks.push(Check::doubtful(PLACE, "settings", (why.clone(), fix)));
+    }
     let Some(found) = found else {
         return Ok(checks);
     };
@@ -238,66 +238,39 @@ fn check_of((who, account): (&str, &str), missing: &[String], fix: String) -> Ch
 }
 
 /// Checks that the manager runs: every replica renews a Lease.
-async fn replicas(options: &Options, client: &Client) -> Check {
-    let leases: Api<DeserializeGuard<Lease>> =
-        Api::namespaced(client.clone(), &options.manager.namespace);
-    let selector = ListParams::default().labels(FLEET_LABEL);
-    let found = match pages::all(&leases, selector).await {
-        Ok(found) => found.objects,
-        Err(error) => {
-            let message = format!(
-                "cannot list Leases in {}: {}",
-                options.manager.namespace,
-                chain(&error)
-            );
-            let fix = "use a kubeconfig that may list Leases there, or give --manager-namespace";
-            return Check::doubtful(PLACE, "replicas", (message, fix));
+fn replicas(options: &Options, fleets: &anyhow::Result<Fleets>) -> Check {
+    let what = "replicas";
+    let namespace = &options.manager.namespace;
+    let fleet = fleets
+        .as_ref()
+        .map_err(|error| whole(error.as_ref()).to_string());
+    let fleet = fleet.and_then(|fleets| {
+        let chosen = fleets.choose(options.fleet.as_deref());
+        chosen.map_err(|error| error.to_string())
+    });
+    let why = match fleet {
+        Err(why) => {
+            let fix = "use a kubeconfig that may list Leases; --manager-namespace and --fleet say \
+                       which are meant";
+            return Check::doubtful(PLACE, what, (why, fix));
         }
-    };
-    let now = Timestamp::now();
-    let living = found.iter().filter(|lease| is_held(lease, now)).count();
-    if living > 0 {
-        return Check::ok(
-            PLACE,
-            "replicas",
-            counted(
-                living,
+        Ok(Some(fleet)) if fleet.runs() => {
+            let renew = counted(
+                fleet.replicas.len(),
                 "replica renews its Lease",
                 "replicas renew their Leases",
-            ),
-        );
-    }
-    let renewals = found
-        .iter()
-        .filter_map(|lease| lease.spec.as_ref()?.renew_time.as_ref());
-    let message = match renewals.map(|time| time.0).max() {
-        Some(last) => format!(
-            "no Lease in {} was renewed since {last:.0}: no manager runs, or its clock is wrong",
-            options.manager.namespace
-        ),
-        None => format!("no Lease in {}: no manager runs", options.manager.namespace),
+            );
+            return Check::ok(PLACE, what, format!("fleet {}: {renew}", fleet.name));
+        }
+        Ok(Some(fleet)) => fleet.is_silent(),
+        Ok(None) => format!("no Lease in {namespace}"),
     };
     let fix = format!(
-        "kubectl get pods -n {} shows why none runs; if none is installed: kubectl apply \
-         --server-side -k manifests/kustomize/base",
-        options.manager.namespace
+        "kubectl get pods -n {namespace} shows why none runs; if none is installed: kubectl apply \
+         --server-side -k manifests/kustomize/base"
     );
-    Check::wrong(PLACE, "replicas", (message, &fix))
-}
-
-/// Returns true if a replica holds the Lease.
-pub(in crate::commands) fn is_held(lease: &Lease, now: Timestamp) -> bool {
-    let Some(spec) = &lease.spec else {
-        return false;
-    };
-    let is_anybodys = spec
-        .holder_identity
-        .as_ref()
-        .is_some_and(|it| !it.is_empty());
-    let duration = spec.lease_duration_seconds.unwrap_or_default();
-    let renewed = spec.renew_time.as_ref().map(|it| it.0);
-    let age = renewed.map(|it| now.duration_since(it).as_secs());
-    is_anybodys && age.is_some_and(|age| age <= i64::from(duration))
+    let message = format!("{why}: no manager runs, or its clock is wrong");
+    Check::wrong(PLACE, what, (message, &fix))
 }
 
 fn descriptors(options: &Options, tenants: usize) -> Option<Check> {

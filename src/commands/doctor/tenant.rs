@@ -15,7 +15,11 @@ use crate::api::{
     names::CLOUD_INIT_SETTINGS,
     worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
 };
-use crate::commands::{cluster_client::as_the_manager, worker_access::WorkerAccess};
+use crate::commands::{
+    cluster_client::as_the_manager,
+    managers::{Fleets, Serving, Unserved},
+    worker_access::WorkerAccess,
+};
 use crate::fleet::{
     cluster_info::{self, InUse},
     engage,
@@ -23,7 +27,7 @@ use crate::fleet::{
 use crate::telemetry::chain::{chain, whole};
 use crate::tenant::{
     access::{AccessRules, ClusterAccess, renewal::ServiceAccountName},
-    id::RegistrationId,
+    id::{RegistrationId, TenantId},
 };
 
 /// What the checks of all tenants share.
@@ -37,6 +41,8 @@ pub(super) struct By<'a> {
     pub here: Option<SignedDuration>,
     /// The management cluster, and the manager's ServiceAccount there.
     pub manager: (&'a Client, &'a ServiceAccountName),
+    /// The fleets of the management cluster, if they are known.
+    pub fleets: Option<&'a Fleets>,
 }
 
 /// Checks one tenant.
@@ -48,8 +54,7 @@ pub(super) async fn run_checks(
     let rules = by.rules;
     let place = secret.namespace().unwrap_or_default();
     let place = place.as_str();
-    let of_conditions = own.map(|own| conditions::run_checks(place, own));
-    let mut checks = of_conditions.unwrap_or_default();
+    let mut checks = own.map_or_else(Vec::new, |own| state(place, own, by));
     let credentials = own.map(|own| own.spec.credentials).unwrap_or_default();
     let registered = WorkerAccess {
         secret,
@@ -97,6 +102,29 @@ pub(super) async fn run_checks(
     };
     let id = RegistrationId::new(place, &secret.name_any());
     checks.extend(in_cluster((&id, own), (&access, &client), by).await);
+    checks
+}
+
+/// Checks who serves a tenant, and what its conditions say. They say nothing if nobody does.
+fn state(place: &str, own: &WorkerCluster, by: By<'_>) -> Vec<Check> {
+    let what = "served";
+    let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
+    let tenant = TenantId::new(place);
+    let serving = by.fleets.map(|fleets| fleets.serving(&tenant, fleet));
+    if let Some(Serving::Nobody(unserved, why)) = serving {
+        let fix = match unserved {
+            Unserved::NoManager => "see the check of replicas above",
+            Unserved::NotWatched => {
+                "start the manager for this namespace, too, or remove the tenant"
+            }
+        };
+        let message = format!("{why}: its conditions say what was");
+        return vec![Check::wrong(place, what, (message, fix))];
+    }
+    let mut checks = conditions::run_checks(place, own);
+    if let Some(Serving::By(replica)) = serving {
+        checks.push(Check::ok(place, what, format!("by replica {replica}")));
+    }
     checks
 }
 

@@ -20,7 +20,7 @@ use super::{
     observed_leases::{LeaseRecord, Listed},
     suspicion::Record,
 };
-use crate::api::names::{CRASHES, FLEET_LABEL, RUNS_VERSION, VIEW};
+use crate::api::names::{CRASHES, FLEET_LABEL, RUNS_VERSION, RUNS_WITH, VIEW};
 use crate::client::pages;
 use crate::telemetry::build;
 
@@ -32,6 +32,7 @@ pub struct Leases {
     fleet: String,
     duration: Duration,
     me: Holder,
+    settings: String,
 }
 
 /// The content that a replica publishes in its Lease.
@@ -87,9 +88,16 @@ pub enum LeaseError {
 }
 
 impl Leases {
-    /// Creates access to the Leases of a fleet in a namespace.
-    pub fn new(client: Client, namespace: &str, fleet: &str, me: (Holder, Duration)) -> Self {
+    /// Creates access to the Leases of a fleet in a namespace. A replica's own Lease says with
+    /// which settings it runs, for commands.
+    pub fn new(
+        (client, namespace): (Client, &str),
+        fleet: &str,
+        me: (Holder, Duration),
+        settings: String,
+    ) -> Self {
         Self {
+            settings,
             api: Api::namespaced(client.clone(), namespace),
             guarded: Api::namespaced(client, namespace),
             fleet: fleet.to_owned(),
@@ -182,7 +190,7 @@ impl Leases {
         let spec = found.spec.clone().unwrap_or_default();
         let mut spec_wanted = wanted.spec.unwrap_or_default();
         spec_wanted.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
-        let annotations = statement.annotations();
+        let annotations = self.annotations(statement);
         let labels = wanted.metadata.labels;
         let change = json!({
             "metadata": {"annotations": annotations, "labels": labels},
@@ -326,6 +334,13 @@ impl Leases {
         }
     }
 
+    /// Returns what is said when joining. The settings do not change after that.
+    fn annotations(&self, statement: &Statement) -> BTreeMap<&'static str, Option<String>> {
+        let mut annotations = statement.annotations();
+        annotations.insert(RUNS_WITH, Some(self.settings.clone()));
+        annotations
+    }
+
     fn wanted(&self, statement: &Statement, now: Timestamp) -> Lease {
         let seconds = self.duration.as_secs_f64().ceil();
         #[expect(
@@ -341,8 +356,7 @@ impl Leases {
                     self.fleet.clone(),
                 )])),
                 annotations: Some(
-                    statement
-                        .annotations()
+                    self.annotations(statement)
                         .into_iter()
                         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
                         .collect(),
@@ -387,114 +401,4 @@ fn is_gone(error: &kube::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
-
-    use super::*;
-
-    const NAMESPACE: &str = "default";
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-
-    fn leases(cluster: &Cluster, me: &str) -> Leases {
-        let me = (Holder::parse(me), Duration::from_millis(15_500));
-        Leases::new(cluster.client(), NAMESPACE, "osm", me)
-    }
-
-    async fn joined(of: &Leases) -> Lease {
-        let listed = of.list().await.unwrap();
-        of.join(&a_statement(), &listed, NOW).await.unwrap()
-    }
-
-    fn a_statement() -> Statement {
-        Statement {
-            view: View([Holder::parse("a_1")].into()),
-            record: Record::default(),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_lease_says_what_other_replicas_and_people_read() {
-        let cluster = Cluster::default();
-        for (me, transitions) in [("a_1", 0), ("a_2", 1), ("a_3", 2)] {
-            let of_me = leases(&cluster, me);
-            let lease = joined(&of_me).await;
-            assert_eq!(lease.labels()[FLEET_LABEL], "osm");
-            assert_eq!(lease.annotations()[VIEW], a_statement().view.digest());
-            let spec = lease.spec.unwrap();
-            assert_eq!(spec.holder_identity.as_deref(), Some(me));
-            assert_eq!(spec.lease_duration_seconds, Some(16), "rounded up");
-            assert_eq!(spec.acquire_time, Some(MicroTime(NOW)));
-            assert_eq!(spec.renew_time, Some(MicroTime(NOW)));
-            assert_eq!(spec.lease_transitions, Some(transitions));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_lease_that_was_released_is_held_by_nobody_and_says_what_was_left() {
-        let cluster = Cluster::default();
-        let of_a = leases(&cluster, "a_1");
-        let lease = joined(&of_a).await;
-        of_a.release(&lease, "last", NOW).await.unwrap();
-        let seen = of_a.list().await.unwrap().leases["osm-a"].clone();
-        assert!(seen.is_last());
-    }
-
-    #[tokio::test]
-    async fn a_replica_writes_its_own_lease_again_where_an_answer_was_lost() {
-        let cluster = Cluster::default();
-        let of_a = leases(&cluster, "a_1");
-        let first = joined(&of_a).await;
-        let later = |seconds| Timestamp::from_second(seconds).unwrap();
-        of_a.renew(&first, &a_statement(), later(1)).await.unwrap();
-        let again = of_a.renew(&first, &a_statement(), later(2)).await.unwrap();
-        assert_eq!(again.uid(), first.uid());
-        assert_eq!(again.spec.unwrap().renew_time, Some(MicroTime(later(2))));
-    }
-
-    #[tokio::test]
-    async fn only_a_lease_that_is_gone_or_held_by_another_is_lost() {
-        let cluster = Cluster::default();
-        let of_a = leases(&cluster, "a_1");
-        let first = joined(&of_a).await;
-        let patches = Matcher::on(&[Verb::Patch], "leases");
-        let (code, retry_after) = (403, None);
-        cluster.inject_times(patches, Fault::Status { code, retry_after }, 1);
-        let refused = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
-        assert!(matches!(refused, LeaseError::Call { .. }), "{refused}");
-
-        joined(&leases(&cluster, "a_2")).await;
-        let taken = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
-        assert!(matches!(&taken, LeaseError::Lost { why, .. } if why.starts_with("a_2 holds")));
-
-        assert!(cluster.delete_raw(object("leases", NAMESPACE, "osm-a")));
-        let deleted = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
-        assert!(matches!(&deleted, LeaseError::Lost { why, .. } if why == "it was deleted"));
-    }
-
-    #[tokio::test]
-    async fn who_ends_a_lease_that_is_over_knows_whether_another_was_faster() {
-        let cluster = Cluster::default();
-        let (of_a, of_b) = (leases(&cluster, "a_1"), leases(&cluster, "b_1"));
-        joined(&of_a).await;
-        let held = of_b.list().await.unwrap().leases["osm-a"].clone();
-        assert_eq!(of_b.evict("osm-a", &held).await.unwrap(), Swapped::Here);
-        assert_eq!(
-            of_b.evict("osm-a", &held).await.unwrap(),
-            Swapped::Elsewhere
-        );
-        let free = of_b.list().await.unwrap().leases["osm-a"].clone();
-        assert_eq!(of_b.evict("osm-a", &free).await.unwrap(), Swapped::Here);
-        assert!(of_b.list().await.unwrap().leases.is_empty(), "removed");
-        assert_eq!(
-            of_b.evict("osm-a", &free).await.unwrap(),
-            Swapped::Elsewhere
-        );
-
-        joined(&of_a).await;
-        let seen = of_b.list().await.unwrap().leases["osm-a"].clone();
-        let patches = Matcher::on(&[Verb::Patch], "leases");
-        let (code, retry_after) = (403, None);
-        cluster.inject_times(patches, Fault::Status { code, retry_after }, 1);
-        assert!(of_b.evict("osm-a", &seen).await.is_err(), "neither");
-    }
-}
+mod tests;

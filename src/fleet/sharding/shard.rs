@@ -46,8 +46,7 @@ impl Shard {
     /// have agreed. After a replica has left, it returns that one until all have agreed again.
     pub fn owner(&self, tenant: &TenantId) -> Option<&str> {
         let others = self.against.as_ref()?.iter().map(String::as_str);
-        let replicas = others.chain([self.me.as_str()]);
-        replicas.max_by_key(|replica| draw(replica, tenant))
+        owner(others.chain([self.me.as_str()]), tenant)
     }
 
     /// Removes the tenants for which other replicas have a higher number. Tenants of replicas that
@@ -63,6 +62,11 @@ impl Shard {
         let instances = view.0.iter().map(|holder| holder.instance.clone());
         self.against = Some(instances.collect());
     }
+}
+
+/// Returns the replica that serves a tenant, of a set of replicas that have agreed.
+pub fn owner<'a>(replicas: impl Iterator<Item = &'a str>, tenant: &TenantId) -> Option<&'a str> {
+    replicas.max_by_key(|replica| draw(replica, tenant))
 }
 
 /// Returns true if a replica has a higher number for a tenant than all others.

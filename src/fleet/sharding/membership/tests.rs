@@ -133,7 +133,8 @@ fn network(cluster: &Cluster, seed: u64) -> Client {
 }
 
 fn leases(client: Client, me: &Holder) -> Leases {
-    Leases::new(client, NAMESPACE, "osm", (me.clone(), TERMS.duration))
+    let holder = (me.clone(), TERMS.duration);
+    Leases::new((client, NAMESPACE), "osm", holder, String::new())
 }
 
 fn params(client: Client, me: &Holder, clock: &Clock) -> Params {

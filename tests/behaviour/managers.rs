@@ -1,0 +1,105 @@
+//! What commands say of tenants that no manager serves, and with whose settings they judge.
+
+use serde_json::Value;
+
+use crate::commands::{Admin, Said, a_file, path};
+use crate::process::Manager;
+use crate::server::ok;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
+use crate::world::World;
+
+/// The state of the first row of `osm tenants`, and another field of it.
+async fn row(tenant: &Tenant, more: &[&str], field: &str) -> Option<(String, String)> {
+    let words = ["tenants", "-n", &tenant.namespace, "-o", "json"];
+    let said = Admin::of(tenant).osm(&[&words[..], more].concat()).await;
+    let rows: Value = ok(serde_json::from_str(&said.out), &format!("JSON: {said:?}"));
+    let text = |field| Some(rows.get(0)?.get(field)?.as_str()?.to_owned());
+    Some((text("state")?, text(field)?))
+}
+
+/// What `osm doctor` says of who serves the tenant: whether it fails, and why.
+async fn doctor((stage, tenant): (&Stage, &Tenant)) -> (bool, String) {
+    let words = ["doctor", "-o", "json"];
+    let said = Admin::of(tenant).osm_about((stage, tenant), &words).await;
+    let checks: Vec<Value> = ok(serde_json::from_str(&said.out), &format!("JSON: {said:?}"));
+    let mut checks = checks.iter();
+    let served = checks.find(|it| it["what"] == "served" && it["place"] == *tenant.namespace);
+    let served = served.expect("it is checked");
+    let text = served["message"].as_str().unwrap_or_default().to_owned();
+    (served["state"] == "Fail", text)
+}
+
+fn has(said: &Said, text: &str) {
+    assert!(said.all().contains(text), "{text:?} is not in {said:?}");
+}
+
+pub async fn what_no_manager_serves_is_not_called_ready(world: &'static World) {
+    let stage = Stage::open(world, "unserved");
+    let (tenant, manager) = Manager::with_registered(&stage).await;
+    let of = (&stage, &tenant);
+    tenant.says("Ready", "True", "Ready").await;
+    for (field, value) in [("fleet", "unserved"), ("replica", "osm-0")] {
+        let ready = ("Ready".to_owned(), value.to_owned());
+        assert_eq!(row(&tenant, &[], field).await, Some(ready));
+    }
+    assert_eq!(row(&tenant, &["--not-ready"], "name").await, None);
+    assert_eq!(doctor(of).await, (false, "by replica osm-0".to_owned()));
+
+    manager.stop().await;
+    let gone = row(&tenant, &["--not-ready"], "message").await;
+    let (found, message) = gone.expect("it is listed");
+    assert_eq!(found, "NoManager");
+    let why =
+        "no replica of fleet unserved has renewed its Lease in operating-system-manager since";
+    assert!(message.starts_with(why), "{message}");
+    assert!(message.ends_with("; before that: Ready"), "{message}");
+    let (fails, found) = doctor(of).await;
+    assert!(fails && found.starts_with(why), "{found}");
+
+    // It comes back for another namespace.
+    let manager = Manager::start(&stage, &["--namespace", "default"]).await;
+    wait::until("it is not watched", async || {
+        let (found, _) = row(&tenant, &[], "name").await?;
+        (found == "NotWatched").then_some(())
+    })
+    .await;
+    let why = "fleet unserved does not watch namespace unserved-tenant (its flag --namespace)";
+    let (fails, found) = doctor(of).await;
+    assert!(fails && found.starts_with(why), "{found}");
+    let plan = Admin::of(&tenant).osm_about(of, &["plan"]).await;
+    assert_eq!(plan.code, Some(1), "{plan:?}");
+    has(&plan, why);
+    manager.stop().await;
+}
+
+pub async fn commands_judge_with_the_settings_of_the_manager(world: &'static World) {
+    let stage = Stage::open(world, "settings");
+    let tenant = stage.tenant().await;
+    let defaults = a_file("pauseImage: registry.example/pause:3.10\n");
+    let file = ["--tenant-defaults", path(&defaults)];
+    let manager = Manager::start(&stage, &file).await;
+    tenant.register().await;
+    tenant.says("Ready", "True", "Ready").await;
+    let admin = Admin::of(&tenant);
+    let of = (&stage, &tenant);
+    // No flag says with which label, and that its server may be on this machine.
+    let plan = admin.osm_about(of, &[&["plan"][..], &file].concat()).await;
+    assert_eq!(plan.code, Some(0), "{plan:?}");
+    has(&plan, "note: the settings are those of fleet settings\n");
+    let without = admin.osm_about(of, &["plan"]).await;
+    assert_eq!(without.code, Some(1), "{without:?}");
+    has(&without, "the manager runs with --tenant-defaults");
+    let other = a_file("pauseImage: registry.example/pause:4\n");
+    let other = ["plan", "--tenant-defaults", path(&other)];
+    let other = admin.osm_about(of, &other).await;
+    assert_eq!(
+        other.code,
+        Some(0),
+        "it has no machine deployment: {other:?}"
+    );
+    has(&other, "fleet settings, but for --tenant-defaults\n");
+    let doctor = admin.osm_about(of, &["doctor", "--without-manager"]).await;
+    has(&doctor, "only --allow-loopback-servers accepts");
+    manager.stop().await;
+}
