@@ -64,7 +64,7 @@ use crate::settings::{Settings, drop_in::deployed::spec_of};
 use crate::telemetry::{
     chain::chain,
     heartbeat::Heartbeat,
-    metrics::{ClusterKind, Metrics},
+    metrics::{ClusterKind, Component, Metrics},
 };
 use crate::tenant::{inventory::Inventory, policy::RequestBudget};
 
@@ -135,7 +135,7 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
     let local = LocalDependencies {
         admin: listener,
-        metrics: Metrics::new(),
+        metrics: Metrics::of(Component::Manager, Some(&settings.replica.fleet)),
         renderer: Renderer::Workers(Arc::new(Pool::of_this_program())),
     };
     run_on(settings, local, cancel).await

@@ -15,7 +15,7 @@ use crate::render_worker::Pool;
 use crate::settings::drop_in::{
     CONTROLLER_FLAGS, ControllerFlags, Flag, Read, Stop, WEBHOOK_FLAGS, WebhookFlags, read,
 };
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Component, Metrics};
 
 /// The address of the webhooks. No flag changes it.
 const WEBHOOK_ADDRESS: &str = "[::]:9443";
@@ -88,7 +88,7 @@ fn webhook(read: Read<WebhookFlags>) -> anyhow::Result<()> {
             listener: listen(WEBHOOK_ADDRESS).await?,
             admins,
             certificates: Certificates::FileWatcher(settings.certificate_folder),
-            metrics: Metrics::new(),
+            metrics: Metrics::of(Component::Webhook, None),
             workers: Arc::new(Pool::of_this_program()),
         };
         app::webhook::run(params, cancel).await

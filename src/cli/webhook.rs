@@ -10,7 +10,11 @@ use super::run::run_until_a_signal;
 use crate::app::webhook::{Certificates, Own, Params, run as serve};
 use crate::render_worker::Pool;
 use crate::settings::TraceFlags;
-use crate::telemetry::{TelemetrySettings, logs::LogFormat, metrics::Metrics};
+use crate::telemetry::{
+    TelemetrySettings,
+    logs::LogFormat,
+    metrics::{Component, Metrics},
+};
 
 /// The flags of `osm webhook`.
 #[derive(Args, Debug)]
@@ -111,7 +115,7 @@ async fn listen(flags: WebhookFlags) -> anyhow::Result<Params> {
         listener,
         admins: vec![admin],
         certificates: folder.unwrap_or(Certificates::Own(own)),
-        metrics: Metrics::new(),
+        metrics: Metrics::of(Component::Webhook, None),
         workers: Arc::new(Pool::of_this_program()),
     })
 }

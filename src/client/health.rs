@@ -1,15 +1,24 @@
 //! Tracks the health of a worker cluster from the calls that are made anyway, and decides which
 //! calls are sent while it is not healthy.
 //!
-//! A cluster is healthy, degraded (it answers with errors) or unreachable. The last two have a
-//! start time and a cause. The circuit behind that state is in `health/circuit.rs`.
+//! A cluster is healthy, degraded (it answers with errors), refuses the credential, or is
+//! unreachable. The last three have a start time and a cause. The circuit behind that state is in
+//! `health/circuit.rs`.
 
 pub mod circuit;
 mod connectivity;
 mod retry_after;
 mod server_clock;
 
-use std::{error::Error, mem, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
@@ -73,6 +82,8 @@ pub struct Health {
     must_be_asked: watch::Sender<bool>,
     server_clock: ServerClock,
     observed: Mutex<Observations>,
+    /// True if the last answer was that the credential is not accepted.
+    is_refused: AtomicBool,
     /// The last failure that was logged about a cluster that cannot be reached.
     unreachable: Mutex<Recurring>,
     circuit: watch::Sender<Circuit>,
@@ -105,6 +116,7 @@ impl Health {
             must_be_asked: watch::Sender::new(false),
             server_clock: ServerClock::default(),
             unreachable: Mutex::default(),
+            is_refused: AtomicBool::new(false),
             observed: Mutex::default(),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
             watch_problem: Notify::new(),
@@ -130,7 +142,9 @@ impl Health {
     pub fn is_wrong(&self) -> bool {
         matches!(
             self.observed.lock().calls,
-            Connectivity::Degraded { .. } | Connectivity::Unreachable { .. }
+            Connectivity::Degraded { .. }
+                | Connectivity::CredentialRefused { .. }
+                | Connectivity::Unreachable { .. }
         )
     }
 
@@ -255,6 +269,32 @@ impl Health {
         }
     }
 
+    /// Returns what to do if a call failed because the API server does not accept the credential.
+    pub fn refusal(&self, error: &kube::Error) -> Option<String> {
+        let is_answer = matches!(error, kube::Error::Api(status) if status.code == 401);
+        (is_answer || self.refuses(error)).then(|| self.refused_because())
+    }
+
+    /// Returns true if a call got no answer because the API server does not accept the credential:
+    /// it answers one call so, and closes the connection with those that follow.
+    fn refuses(&self, error: &(dyn Error + 'static)) -> bool {
+        self.is_refused.load(Ordering::Relaxed) && transport::is_closed(error)
+    }
+
+    fn refused(&self, since: Timestamp) -> Connectivity {
+        let why = self.refused_because();
+        Connectivity::CredentialRefused { since, why }
+    }
+
+    fn refused_because(&self) -> String {
+        format!(
+            "the API server answers {}: it does not accept the credential in the kubeconfig; if \
+             this stays, put a new kubeconfig into Secret {}",
+            StatusCode::UNAUTHORIZED,
+            self.registration
+        )
+    }
+
     fn observe(&self, pass: Pass, failure: Option<Failure>, state: Connectivity) {
         let now = Instant::now();
         let mut is_closed = false;
@@ -314,6 +354,8 @@ impl Observed<'_> {
         let since = self.health.clock.now();
         self.health.server_clock.observe(answer.headers(), since);
         let status = answer.status();
+        let is_refused = status == StatusCode::UNAUTHORIZED;
+        self.health.is_refused.store(is_refused, Ordering::Relaxed);
         if !is_failure(status) {
             let state = match self.health.server_clock.minutes_ahead() {
                 None => Connectivity::Healthy,
@@ -330,15 +372,12 @@ impl Observed<'_> {
             }
             None => Failure::BadAnswer,
         };
-        let why = match status {
-            StatusCode::UNAUTHORIZED => format!(
-                "the API server answers {status}: it does not accept the credential in the \
-                 kubeconfig; if this stays, put a new kubeconfig into Secret {}",
-                self.health.registration
-            ),
-            _ => format!("the API server answers {status}"),
+        let state = if is_refused {
+            self.health.refused(since)
+        } else {
+            let why = format!("the API server answers {status}");
+            Connectivity::Degraded { since, why }
         };
-        let state = Connectivity::Degraded { since, why };
         self.health.observe(pass, Some(failure), state);
     }
 
@@ -346,6 +385,11 @@ impl Observed<'_> {
     pub fn unreachable(mut self, error: &(dyn Error + 'static)) {
         let Some(pass) = self.pass.take() else { return };
         let since = self.health.clock.now();
+        if self.health.refuses(error) {
+            let state = self.health.refused(since);
+            self.health.observe(pass, Some(Failure::BadAnswer), state);
+            return;
+        }
         let why = chain(error).to_string();
         let cause = transport::hidden_cause(error).unwrap_or(&why);
         if self.health.unreachable.lock().is_news(cause) {

@@ -36,7 +36,9 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused};
+pub use self::dial::{
+    Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused, is_closed,
+};
 use self::{dial::Dial, route::Route, streams::LimitedClient};
 use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{

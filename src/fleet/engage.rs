@@ -328,7 +328,7 @@ async fn adopt(
     };
     let predecessor = found.map_err(|obstacle| match obstacle {
         // This error says nothing about another manager, so it sets no condition about one.
-        Obstacle::Call(error) => not_connected(&error),
+        Obstacle::Call(error) => not_connected(params.health, &error),
         obstacle => {
             let why = chain(&obstacle).to_string();
             EngageError::failed(ConditionType::Adopted, obstacle.reason(), why)

@@ -178,6 +178,7 @@ fn connection(report: &Report) -> Connection {
 const fn label(state: State) -> TenantState {
     match state {
         State::Unreachable | State::Degraded => TenantState::Unreachable,
+        State::CredentialRefused => TenantState::CredentialRefused,
         State::Refused => TenantState::Refused,
         State::Paused => TenantState::Paused,
         State::NotEngaged => TenantState::Engaging,

@@ -2,8 +2,8 @@
 //!
 //! Names are `osm_<noun>_<unit>`, and labels come from closed sets, so that the number of series
 //! does not grow with the fleet. The exceptions are the label `class`, of which the settings may
-//! name a few values, and the label `cluster`, which three gauges carry: three series per cluster,
-//! removed when it is disengaged.
+//! name a few values, and the label `worker_cluster`, which three gauges carry: three series per
+//! cluster, removed when it is disengaged. The label `fleet` has one value in a process.
 
 mod declared;
 mod labels;
@@ -12,6 +12,7 @@ mod pending;
 pub mod reference;
 mod tokens;
 
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,9 @@ use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use prometheus_client::registry::Registry;
 
 pub use self::labels::{
-    Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, JoinCheck,
-    MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit,
-    TenantState, Trigger, Verb, Verdict, Webhook,
+    Attempted, ClusterKind, CodeClass, Component, Connection, CredentialState, Document, Fence,
+    JoinCheck, MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind,
+    TemplateLimit, TenantState, Trigger, Verb, Verdict, Webhook,
 };
 pub use self::pending::Pending;
 pub use self::tokens::TokensKnown;
@@ -80,11 +81,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Declares them all. Counters of small label sets start at zero, so that the first event is
-    /// already a rate.
+    /// Declares them all, for a process that is no member of a fleet.
     pub fn new() -> Self {
-        let mut registry = Registry::default();
-        declared::build(&mut registry);
+        Self::of(Component::Manager, None)
+    }
+
+    /// Declares them all, each with the label `fleet` if there is one. Counters of small label sets
+    /// start at zero, so that the first event is already a rate.
+    pub fn of(component: Component, fleet: Option<&str>) -> Self {
+        let fleet = fleet.map(|fleet| (Cow::from("fleet"), Cow::from(fleet.to_owned())));
+        let mut registry = Registry::with_labels(fleet.into_iter());
+        declared::build(&mut registry, component);
         let all = All {
             reconciles: Reconciles::declare(&mut registry),
             renders: Renders::declare(&mut registry),

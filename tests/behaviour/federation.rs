@@ -232,7 +232,9 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
 
     // The token for one cluster is nothing in another one: it is for another audience.
     second.register(&without_credential(&own)).await;
-    let said = second.says(("Connected", "False", "Degraded")).await;
+    let said = second
+        .says(("Connected", "False", "CredentialRefused"))
+        .await;
     let why = message(&said, "Connected");
     assert!(why.contains("Unauthorized"), "{why}");
 

@@ -212,7 +212,7 @@ async fn is_engaged_for_all_else(tenant: &Tenant, renewed: &str) {
     // Its claims are those of the user, and its signature is nobody's.
     let forged = format!("{before}token: {token}A\n{after}");
     tenant.set_kubeconfig(&forged).await;
-    tenant.says("Connected", "False", "Degraded").await;
+    tenant.says("Connected", "False", "CredentialRefused").await;
     tenant.set_kubeconfig(renewed).await;
     let is_engaged = async |times: usize| {
         let what = format!("it is engaged {times} times");

@@ -28,8 +28,16 @@ mod prometheus;
 #[cfg(test)]
 mod scraped;
 
-/// Labels that Prometheus adds, and the one of buckets.
-const ADDED: [&str; 6] = ["instance", "job", "le", "namespace", "pod", "container"];
+/// Labels that Prometheus adds, the one of buckets, and the one of a whole process.
+const ADDED: [&str; 7] = [
+    "instance",
+    "job",
+    "le",
+    "namespace",
+    "pod",
+    "container",
+    "fleet",
+];
 
 /// The names of the recording rules.
 static RECORDED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {

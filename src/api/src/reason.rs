@@ -137,6 +137,8 @@ reasons! {
     Unreachable: Error, Operator =>
         "Check the network, the address and the certificate from where the manager runs. See \
         [a cluster that cannot be reached](troubleshoot.md#a-cluster-cannot-be-reached).",
+    CredentialRefused: Error, Operator =>
+        "Put a valid kubeconfig into the Secret: `osm tenant add` makes one.",
     ClocksDiffer: Warning, Operator =>
         "Let both machines synchronise their clocks. If the message is the same for all tenants, \
         the manager's clock is wrong.",
@@ -148,8 +150,8 @@ reasons! {
         "Remove the cause, for example by deleting objects. The reason is cleared a minute after \
         the last failure.",
     Degraded: Error, Operator =>
-        "After 401 or 403, put a valid kubeconfig into the Secret, or apply `worker.yaml`: \
-        `osm tenant add` does both. Otherwise, find out why the API server fails.",
+        "After 403, apply `worker.yaml`, as `osm tenant add` does. Otherwise, find out why the API \
+        server fails.",
     Quarantined: Error, Operator =>
         "Find out why the replicas crashed: `kubectl describe pod` (`OOMKilled`?) and the logs \
         of the previous container (`kubectl logs --previous`). If one tenant stays in \

@@ -29,6 +29,14 @@ pub enum Connectivity {
         /// The last cause, without secrets.
         why: String,
     },
+    /// The API server does not accept the credential. It may also close connections that have used
+    /// it, so that calls on them get no answer.
+    CredentialRefused {
+        /// The time at which that began.
+        since: Timestamp,
+        /// What to do.
+        why: String,
+    },
     /// The circuit is open, and the last call got no answer.
     Unreachable {
         /// The time at which that began.
@@ -93,6 +101,9 @@ impl Observations {
             (Connectivity::Degraded { why, .. }, _) => {
                 ConditionState::retried(Reason::Degraded, why.as_str())
             }
+            (Connectivity::CredentialRefused { why, .. }, _) => {
+                ConditionState::retried(Reason::CredentialRefused, why.as_str())
+            }
             (Connectivity::Unreachable { why, .. }, _) => {
                 ConditionState::retried(Reason::Unreachable, why.as_str())
             }
@@ -137,6 +148,13 @@ impl Connectivity {
                 why: before,
             },
             Self::Degraded { since, why },
+        )
+        | (
+            Self::CredentialRefused {
+                since: begun,
+                why: before,
+            },
+            Self::CredentialRefused { since, why },
         )
         | (
             Self::Unreachable {

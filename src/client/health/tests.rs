@@ -1,3 +1,5 @@
+use http::Request;
+
 use crate::api::reason::Reason;
 use crate::client::health::*;
 use crate::tenant::report::ConditionState;
@@ -107,7 +109,7 @@ async fn the_board_says_what_the_circuit_says() {
         (StatusCode::NOT_FOUND, true, "Healthy"),
         (StatusCode::TOO_MANY_REQUESTS, false, "Degraded"),
         (StatusCode::CONFLICT, true, "Healthy"),
-        (StatusCode::UNAUTHORIZED, false, "Degraded"),
+        (StatusCode::UNAUTHORIZED, false, "CredentialRefused"),
         (StatusCode::FORBIDDEN, true, "Healthy"),
     ] {
         answered(&health, status, 1).await;
@@ -156,6 +158,45 @@ async fn a_state_keeps_its_beginning_and_says_its_last_cause() {
         panic!("{:?}", health.state());
     };
     assert!(since > Timestamp::UNIX_EPOCH, "another state has begun");
+}
+
+/// The error of a call on a connection that its server closes.
+async fn closed() -> h2::Error {
+    let (here, there) = tokio::io::duplex(4096);
+    let serve = async {
+        let mut server = h2::server::handshake(there).await.unwrap();
+        let call = server.accept().await;
+        server.abrupt_shutdown(h2::Reason::NO_ERROR);
+        while server.accept().await.is_some() {}
+        drop(call);
+    };
+    let call = async {
+        let (mut sender, connection) = h2::client::handshake(here).await.unwrap();
+        let (answer, _) = sender.send_request(Request::new(()), true).unwrap();
+        let (answer, _) = tokio::join!(answer, connection);
+        answer.unwrap_err()
+    };
+    tokio::join!(serve, call).1
+}
+
+/// An API server closes the connection after such an answer, with the calls that are on it.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_closed_after_a_refusal_is_part_of_the_refusal() {
+    let (health, tenant_status) = a_health();
+    let unreachable = async |error: &(dyn Error + 'static)| {
+        health.due().await;
+        health.admit(&Method::GET).unwrap().unreachable(error);
+    };
+    answered(&health, StatusCode::UNAUTHORIZED, 3).await;
+    for _ in 0..4 {
+        unreachable(&closed().await).await;
+        assert_eq!(said(&tenant_status).1, Reason::CredentialRefused);
+    }
+    unreachable(&std::io::Error::other("no route")).await;
+    assert_eq!(said(&tenant_status).1, Reason::Unreachable);
+    answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
+    unreachable(&closed().await).await;
+    assert_eq!(said(&tenant_status).1, Reason::Unreachable);
 }
 
 #[tokio::test(start_paused = true)]

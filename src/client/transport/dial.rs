@@ -120,6 +120,16 @@ pub fn hidden_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     })
 }
 
+/// Returns true if a call failed because its connection ended.
+pub fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.any(|error| {
+        let is_closed =
+            |it: &hyper::Error| it.is_canceled() || it.is_closed() || it.is_incomplete_message();
+        error.downcast_ref::<h2::Error>().is_some() || error.downcast_ref().is_some_and(is_closed)
+    })
+}
+
 /// Returns true if the server's certificate was not issued for it by the expected certificate
 /// authority.
 pub fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {

@@ -1,7 +1,7 @@
 //! The reasons why a cluster could not be engaged.
 
 use crate::api::{condition::ConditionType, reason::Reason};
-use crate::client::tenant_status::TenantStatus;
+use crate::client::{health::Health, tenant_status::TenantStatus};
 use crate::fleet::{cluster_info::ClusterInfoError, prerequisites::PrerequisiteError};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
@@ -57,12 +57,13 @@ impl EngageError {
 }
 
 /// Creates the error for a cluster that was not reached, or that refused us.
-pub fn not_connected(error: &kube::Error) -> EngageError {
-    let reason = match error {
-        kube::Error::Api(_) => Reason::Degraded,
-        _ => Reason::Unreachable,
+pub fn not_connected(health: &Health, error: &kube::Error) -> EngageError {
+    let (reason, message) = match (health.refusal(error), error) {
+        (Some(refusal), _) => (Reason::CredentialRefused, refusal),
+        (None, kube::Error::Api(_)) => (Reason::Degraded, chain(error).to_string()),
+        (None, _) => (Reason::Unreachable, chain(error).to_string()),
     };
-    EngageError::failed(ConditionType::Connected, reason, chain(error).to_string())
+    EngageError::failed(ConditionType::Connected, reason, message)
 }
 
 /// Creates the error for prerequisites of nodes that could not be created or read.

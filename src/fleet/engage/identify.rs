@@ -75,7 +75,7 @@ pub(super) async fn identify(
 ) -> Result<String, EngageError> {
     let found = identity(worker, own.spec.home)
         .await
-        .map_err(|error| not_connected(&error))?;
+        .map_err(|error| not_connected(params.health, &error))?;
     // The pinned uid has at most this number of characters, and is compared with it.
     let found = excerpt(&found.unwrap_or_default(), UID_CHARACTERS_MAX);
     if found == of_management(params, own.spec.home).await? {
@@ -88,7 +88,7 @@ pub(super) async fn identify(
     let version = worker
         .apiserver_version()
         .await
-        .map_err(|error| not_connected(&error))?;
+        .map_err(|error| not_connected(params.health, &error))?;
     // The pin is also kept in memory: deleting the WorkerCluster or wiping its status does not make
     // us accept another cluster.
     let pinned = own

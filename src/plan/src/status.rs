@@ -291,6 +291,7 @@ fn summary(conditions: &[Condition]) -> Condition {
         .find(|kind| of(kind).is_none_or(|it| it.status == "Unknown"));
     let (status, reason, message) = match (wrong.next(), missing) {
         (Some(first), _) => {
+            let first = expired(conditions, first).unwrap_or(first);
             let others = wrong.map(|it| format!("; {} is also False ({})", it.type_, it.reason));
             let message = others.fold(first.message.clone(), |message, other| message + &other);
             ("False", first.reason.clone(), message)
@@ -310,6 +311,13 @@ fn summary(conditions: &[Condition]) -> Condition {
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
         observed_generation: None,
     }
+}
+
+/// Returns the condition that says why a credential is refused: it has expired.
+fn expired<'a>(conditions: &'a [Condition], first: &Condition) -> Option<&'a Condition> {
+    let is_refused = first.reason == Reason::CredentialRefused.as_str();
+    let valid = ConditionType::CredentialValid.find_in(conditions)?;
+    (is_refused && valid.reason == Reason::Expired.as_str()).then_some(valid)
 }
 
 fn transition(new: &Condition, before: &[Condition], now: Timestamp) -> Time {

@@ -15,9 +15,9 @@ use crate::telemetry::{
     build,
     metrics::{
         labels::{
-            Attempted, Closed, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck,
-            MachineState, Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit,
-            TenantState, Trigger, Verb, Verdict, Webhook,
+            Attempted, Closed, ClusterKind, CodeClass, Component, CredentialState, Document, Fence,
+            JoinCheck, MachineState, Outcome, RenderResult, RolloutState, SecretKind,
+            TemplateLimit, TenantState, Trigger, Verb, Verdict, Webhook,
         },
         latency::{self, Latency},
         reference::{self, Declaration, Measure},
@@ -144,6 +144,8 @@ pub(super) struct Class {
 /// The one label whose values are not limited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Cluster {
+    worker_cluster: String,
+    /// The name until the next release.
     cluster: String,
 }
 
@@ -151,6 +153,7 @@ pub(super) struct Cluster {
 struct Build {
     version: &'static str,
     commit: &'static str,
+    component: &'static str,
 }
 
 impl Class {
@@ -164,16 +167,18 @@ impl Class {
 impl Cluster {
     pub fn named(cluster: &str) -> Self {
         Self {
+            worker_cluster: cluster.to_owned(),
             cluster: cluster.to_owned(),
         }
     }
 }
 
 /// Which build this is: `osm_build_info`.
-pub(super) fn build(registry: &mut Registry) {
+pub(super) fn build(registry: &mut Registry, component: Component) {
     let build = Build {
         version: build::VERSION,
         commit: build::COMMIT,
+        component: component.as_str(),
     };
     registry.register(
         reference::BUILD.stem,

@@ -78,6 +78,16 @@ macro_rules! label {
 }
 
 label! {
+    /// What a process is for.
+    Component("component") {
+        /// It serves worker clusters.
+        Manager = "manager",
+        /// It answers API servers.
+        Webhook = "webhook",
+    }
+}
+
+label! {
     /// How a reconcile ended.
     Outcome("outcome") {
         /// Everything that the machine deployment needs is there and current.
@@ -220,6 +230,8 @@ label! {
         Engaged = "engaged",
         /// It does not answer, and it is tried again.
         Unreachable = "unreachable",
+        /// It does not accept the credential, and it is tried again.
+        CredentialRefused = "credential_refused",
         /// Its registration, kubeconfig or claim is refused until something changes.
         Refused = "refused",
         /// It is left alone because its settings say so.

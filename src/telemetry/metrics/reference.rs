@@ -4,9 +4,9 @@
 //! The encoder appends the unit, the `_total` of a counter and the full stop of the help.
 
 use crate::telemetry::metrics::labels::{
-    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck, MachineState,
-    Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb,
-    Verdict, Webhook,
+    Attempted, ClusterKind, CodeClass, Component, CredentialState, Document, Fence, JoinCheck,
+    MachineState, Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState,
+    Trigger, Verb, Verdict, Webhook,
 };
 pub use crate::telemetry::metrics::labels::{Label, Values};
 
@@ -102,9 +102,14 @@ const CLASS: Label = Label {
     name: "class",
     values: Values::Configured("the tenant's class by `--tenant-policies`, or `default`"),
 };
+const WORKER_CLUSTER: Label = Label {
+    name: "worker_cluster",
+    values: Values::PerCluster("`namespace/name` of the registration"),
+};
+/// The name until release 0.2. Prometheus servers of several clusters set a label of this name.
 const CLUSTER: Label = Label {
     name: "cluster",
-    values: Values::PerCluster("`namespace/name` of the registration"),
+    values: Values::PerCluster("the same, until the next release"),
 };
 
 /// Returns a metric's unit and its kind; names read as sentences below.
@@ -140,7 +145,7 @@ macro_rules! declare {
 }
 
 declare! {
-    BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION, COMMIT],
+    BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION, COMMIT, Component::LABEL],
         "The running release");
     RECONCILES = (COUNTER, "osm_reconciles", [Outcome::LABEL],
         "Reconciles of machine deployments");
@@ -203,12 +208,12 @@ declare! {
          to act, or the cluster did not answer");
     TENANTS = (GAUGE, "osm_tenants", [TenantState::LABEL],
         "Tenants that this replica knows. Elsewhere are those that another replica serves");
-    CLUSTER_UP = (GAUGE, "osm_cluster_up", [CLUSTER],
+    CLUSTER_UP = (GAUGE, "osm_cluster_up", [WORKER_CLUSTER, CLUSTER],
         "Whether the worker cluster answers, 1 or 0");
-    CLUSTER_LAST_SUCCESS = (MOMENT, "osm_cluster_last_success_timestamp", [CLUSTER],
+    CLUSTER_LAST_SUCCESS = (MOMENT, "osm_cluster_last_success_timestamp", [WORKER_CLUSTER, CLUSTER],
         "When a reconcile in the worker cluster last succeeded, in Unix time. A quiet cluster \
          succeeds about twice an hour");
-    CLUSTER_OBJECTS = (GAUGE, "osm_cluster_objects", [CLUSTER],
+    CLUSTER_OBJECTS = (GAUGE, "osm_cluster_objects", [WORKER_CLUSTER, CLUSTER],
         "Objects of the worker cluster that are kept in memory, as of the last full list");
     KUBECONFIGS = (GAUGE, "osm_expiring_kubeconfigs", [CredentialState::LABEL],
         "Registrations whose kubeconfig expires, by how soon");

@@ -151,7 +151,7 @@ fn a_thousand_clusters_have_at_most_3500_series() {
     let found = series(&page);
     let of_clusters = found
         .iter()
-        .filter(|(_, labels)| labels.iter().any(|it| it.0 == "cluster"));
+        .filter(|(_, labels)| labels.iter().any(|it| it.0 == "worker_cluster"));
     assert_eq!(of_clusters.count(), 3_000);
     has(&metrics, "osm_bootstrap_tokens 2999");
     // A histogram has more than one line for each set of values that its labels may have.
@@ -269,9 +269,19 @@ fn what_is_counted_is_encoded_with_its_labels() {
         concat!(
             r#"osm_build_info{version=""#,
             env!("CARGO_PKG_VERSION"),
-            r#"",commit="unknown"} 1"#
+            r#"",commit="unknown",component="manager"} 1"#
         ),
     );
+}
+
+#[test]
+fn each_series_of_a_fleet_names_it() {
+    let metrics = Metrics::of(Component::Manager, Some("canary"));
+    metrics.set_cluster("tenant-b/prod", Connection::Up);
+    let page = metrics.encode();
+    for (name, labels) in series(&page) {
+        assert!(labels.contains(&("fleet", "canary")), "{name}");
+    }
 }
 
 #[test]
@@ -340,14 +350,17 @@ fn a_removed_cluster_leaves_no_series_and_its_neighbour_keeps_its_own() {
     metrics.remove_cluster("tenant-a/prod");
     metrics.set_cluster("tenant-b/prod", Connection::Down);
     assert!(!metrics.encode().contains("tenant-a"));
-    has(&metrics, r#"osm_cluster_up{cluster="tenant-b/prod"} 0"#);
     has(
         &metrics,
-        r#"osm_cluster_last_success_timestamp_seconds{cluster="tenant-b/prod"} 1800000000.5"#,
+        r#"osm_cluster_up{worker_cluster="tenant-b/prod",cluster="tenant-b/prod"} 0"#,
     );
     has(
         &metrics,
-        r#"osm_cluster_objects{cluster="tenant-b/prod"} 7"#,
+        r#"osm_cluster_last_success_timestamp_seconds{worker_cluster="tenant-b/prod",cluster="tenant-b/prod"} 1800000000.5"#,
+    );
+    has(
+        &metrics,
+        r#"osm_cluster_objects{worker_cluster="tenant-b/prod",cluster="tenant-b/prod"} 7"#,
     );
 }
 

@@ -9,7 +9,13 @@ use crate::tenant::report::Removal;
 pub(super) fn silent(own: &WorkerCluster) -> Option<&Condition> {
     let connected = own.condition(ConditionType::Connected)?;
     let is = |reason: Reason| connected.reason == reason.as_str();
-    let is_silent = is(Reason::Unreachable) || is(Reason::Degraded);
+    let mut silent = [
+        Reason::Unreachable,
+        Reason::CredentialRefused,
+        Reason::Degraded,
+    ]
+    .into_iter();
+    let is_silent = silent.any(is);
     (connected.status == "False" && is_silent).then_some(connected)
 }
 

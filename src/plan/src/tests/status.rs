@@ -250,6 +250,22 @@ fn ready_has_the_reason_of_the_first_condition_that_is_false() {
 }
 
 #[test]
+fn ready_says_that_a_refused_credential_has_expired() {
+    let mut report = a_report();
+    let refused = ConditionState::retried(Reason::CredentialRefused, "401");
+    report.findings.insert(ConditionType::Connected, refused);
+    assert_eq!(ready(&fresh(&report)).1, "CredentialRefused");
+    let expired = ConditionState::wrong(Reason::Expired, "since May");
+    report
+        .findings
+        .insert(ConditionType::CredentialValid, expired);
+    assert_eq!(ready(&fresh(&report)).1, "Expired");
+    let silent = ConditionState::retried(Reason::Unreachable, "no answer");
+    report.findings.insert(ConditionType::Connected, silent);
+    assert_eq!(ready(&fresh(&report)).1, "Unreachable");
+}
+
+#[test]
 fn ready_is_unknown_until_all_conditions_are_known() {
     let mut report = a_report();
     report.findings.remove(&ConditionType::Prepared);

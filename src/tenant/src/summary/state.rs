@@ -14,6 +14,8 @@ use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCl
 pub enum State {
     /// Its worker cluster does not answer.
     Unreachable,
+    /// Its worker cluster does not accept the credential.
+    CredentialRefused,
     /// Its worker cluster answers, but with errors.
     Degraded,
     /// Its registration or its claim on the cluster is refused. A person must fix it.
@@ -30,8 +32,9 @@ pub enum State {
 
 impl State {
     /// All states, worst first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Unreachable,
+        Self::CredentialRefused,
         Self::Degraded,
         Self::Refused,
         Self::NotReady,
@@ -44,6 +47,7 @@ impl State {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "Unreachable",
+            Self::CredentialRefused => "CredentialRefused",
             Self::Degraded => "Degraded",
             Self::Refused => "Refused",
             Self::NotReady => "NotReady",
@@ -124,6 +128,7 @@ impl Findings {
         }
         if let Some(reason) = wrong(ConditionType::Connected) {
             let state = match reason {
+                Some(Reason::CredentialRefused) => State::CredentialRefused,
                 Some(Reason::Degraded) => State::Degraded,
                 _ => State::Unreachable,
             };
