@@ -21,6 +21,7 @@ mod output;
 mod plan;
 mod profiles;
 mod progress;
+mod rbac;
 mod render;
 mod render_worker;
 mod run;
@@ -69,6 +70,13 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
     #[command(after_help = "Example:
   osm crds | kubectl apply -f -")]
     Crds,
+    /// Print roles that the manager needs, as YAML.
+    #[command(after_help = "Example:
+  osm rbac worker | kubectl --kubeconfig worker.kubeconfig apply --server-side -f -")]
+    Rbac {
+        /// Whose rights, and for what
+        role: rbac::Role,
+    },
     /// Render a profile for a machine deployment, as the controller would.
     #[command(after_help = "Examples:
   osm render osp-ubuntu --machine-deployment workers.yaml
@@ -239,6 +247,7 @@ impl Cli {
             Command::Run(flags) => return served(run::run(*flags)),
             Command::Webhook(flags) => return served(webhook::run(flags)),
             Command::Crds => crds::run(),
+            Command::Rbac { role } => rbac::run(role),
             Command::Render(flags) => render::run(&flags),
             Command::RenderWorker => render_worker::run(),
             Command::Lint(flags) => lint::run(&flags),

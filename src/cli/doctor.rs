@@ -260,7 +260,7 @@ mod tests {
             ..plain
         };
         assert!(text(wide, &checks).lines().len() > 305);
-        assert!(text(plain, &checks[..12]).lines().len() > 12, "few tenants");
+        assert_eq!(text(plain, &checks[..11]).lines().len(), 13, "few tenants");
     }
 
     #[test]

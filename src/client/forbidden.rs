@@ -5,8 +5,8 @@ use std::{error::Error, fmt::Display};
 use crate::telemetry::chain::chain;
 
 /// The remediation if rights are missing. Rights in a namespace are deleted together with it.
-pub(crate) const GRANT: &str = "run `kubectl apply --server-side --force-conflicts -f \
-                                manifests/rbac/worker.yaml` in the worker cluster, which grants \
+pub(crate) const GRANT: &str = "run `osm rbac worker | kubectl apply --server-side \
+                                --force-conflicts -f -` in the worker cluster, which grants \
                                 what the manager needs (somebody who deletes the namespace deletes \
                                 the rights in it, too)";
 

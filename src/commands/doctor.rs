@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use self::connection::{Answer, is_unauthorized, reach, refused};
 use super::{
-    AT_ONCE,
     cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace},
     count::Count,
     managers::Fleets,
@@ -31,6 +30,10 @@ use crate::tenant::access::{AccessRules, renewal::ServiceAccountName};
 pub const DESCRIPTORS_PER_CLUSTER: u64 = 4;
 /// The number of descriptors for everything but worker clusters.
 pub const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// The number of tenants that are checked at the same time. Of a large fleet that is down, each
+/// takes the whole time that a connection may take.
+const TENANTS_AT_ONCE: usize = 256;
 
 /// The options of the checks.
 #[derive(Clone, Debug)]
@@ -194,7 +197,7 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
             count.advance();
             checks
         })
-        .buffered(AT_ONCE)
+        .buffered(TENANTS_AT_ONCE)
         .collect::<Vec<_>>()
         .await;
     checks.extend(found.checks);

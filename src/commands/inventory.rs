@@ -177,7 +177,7 @@ fn state(served: Option<&tenants::Row>, inventory: &str) -> (String, String) {
 }
 
 /// Orders registrations by age, as the manager does.
-fn age(secret: &impl ResourceExt) -> (Option<Timestamp>, Option<String>) {
+pub(super) fn age(secret: &impl ResourceExt) -> (Option<Timestamp>, Option<String>) {
     (secret.creation_timestamp().map(|it| it.0), secret.uid())
 }
 

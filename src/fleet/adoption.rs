@@ -58,7 +58,7 @@ pub enum Obstacle {
     #[error(
         "machine deployments carry the finalizer of an operating-system-manager, but the \
          kubeconfig has no permission to check whether one runs; apply \
-         manifests/rbac/worker-adoption.yaml in the worker cluster"
+         what `osm rbac worker-adoption` prints in the worker cluster"
     )]
     MayNotLook,
     /// A call failed.

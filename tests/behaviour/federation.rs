@@ -222,7 +222,7 @@ pub async fn clusters_are_served_with_no_stored_credential(world: &'static World
     let refused = ("Registered", "False", "FederationFailed");
     let said = first.says(refused).await;
     let why = message(&said, "Registered");
-    assert!(why.contains("apply management-federation.yaml"), "{why}");
+    assert!(why.contains("osm rbac management-federation"), "{why}");
     let rights = "manifests/rbac/management-federation.yaml";
     management.apply_file(rights).await;
     let workers: Api<MachineDeployment> = Api::namespaced(own.admin().await, KUBE_SYSTEM);

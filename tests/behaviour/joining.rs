@@ -402,7 +402,7 @@ fn api(tenant: &Tenant, (namespace, resource): &Kind) -> Api<DynamicObject> {
 }
 
 /// What restores the rights that `manifests/rbac/worker.yaml` grants.
-const GRANT: &str = "kubectl apply --server-side --force-conflicts -f manifests/rbac/worker.yaml";
+const GRANT: &str = "osm rbac worker | kubectl apply --server-side --force-conflicts -f -";
 
 /// Bindings of the manager that machines do not need.
 const OPTIONAL: &[(&str, &str)] = &[

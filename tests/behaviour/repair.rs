@@ -62,7 +62,7 @@ pub async fn a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it
     delete(&namespaces, CLOUD_INIT_SETTINGS).await;
 
     let said = tenant.says("Prepared", "False", "RightsMissing").await;
-    let command = "kubectl apply --server-side --force-conflicts -f manifests/rbac/worker.yaml";
+    let command = "osm rbac worker | kubectl apply --server-side --force-conflicts -f -";
     let why = message(&said, "Prepared");
     assert!(why.contains(command), "{why}");
     tenant.says("Ready", "False", "RightsMissing").await;

@@ -159,6 +159,7 @@ fn every_command_has_examples_and_every_shell_its_completions() {
     let folder = Folder::new();
     for command in [
         "crds",
+        "rbac",
         "render",
         "lint",
         "diff",

@@ -282,10 +282,7 @@ async fn a_home_is_not_served_until_it_is_known_to_be_another_cluster() {
     );
     let claimed = world.condition("berlin", "Claimed");
     let message = claimed["message"].as_str().unwrap_or_default();
-    assert!(
-        message.contains("manifests/rbac/management.yaml"),
-        "{message}"
-    );
+    assert!(message.contains("osm rbac management"), "{message}");
     assert_eq!(world.worker("berlin").writes().len(), 0);
     world.management.clear_fault(refused);
     tokio::time::sleep(Duration::from_mins(2)).await;

@@ -150,15 +150,15 @@ reasons! {
         "Remove the cause, for example by deleting objects. The reason is cleared a minute after \
         the last failure.",
     Degraded: Error, Operator =>
-        "After 403, apply `worker.yaml`, as `osm tenant add` does. Otherwise, find out why the API \
-        server fails.",
+        "After 403, apply what `osm rbac worker` prints, as `osm tenant add` does. Otherwise, find \
+        out why the API server fails.",
     Quarantined: Error, Operator =>
         "Find out why the replicas crashed: `kubectl describe pod` (`OOMKilled`?) and the logs \
         of the previous container (`kubectl logs --previous`). If one tenant stays in \
         quarantine, compare its objects with those of others, and report the crash.",
     UpstreamRunning: Error, Operator => "Scale it to zero. Retried.",
     LeftoverWebhooks: Error, Operator => "Run the command in the message. Retried.",
-    AdoptionForbidden: Error, Operator => "Apply `worker-adoption.yaml`. Retried.",
+    AdoptionForbidden: Error, Operator => "Apply what `osm rbac worker-adoption` prints. Retried.",
     ProfilesCopied: Normal, Nobody => "",
     SecretsKept: Normal, Nobody => "",
     SecretsDiffer: Warning, Operator => "See `KeptAsFound`.",
@@ -183,12 +183,12 @@ reasons! {
         "Retried. If it stays, `kubectl get namespace cloud-init-settings -o yaml` shows what \
         holds it.",
     RightsMissing: Error, Operator =>
-        "Run `kubectl apply --server-side --force-conflicts -f manifests/rbac/worker.yaml` in the \
-        worker cluster, or `osm tenant add` again. Retried: \
+        "Run `osm rbac worker | kubectl apply --server-side --force-conflicts -f -` in the worker \
+        cluster, or `osm tenant add` again. Retried: \
         everything comes back by itself, and only the fetcher's token is another one.",
     FetcherRefused: Error, Operator =>
-        "Run the command in the message, or apply `worker.yaml`, whose last rule for \
-        `cloud-init-settings` allows the manager to correct it.",
+        "Run the command in the message, or apply what `osm rbac worker` prints, whose last rule \
+        for `cloud-init-settings` allows the manager to correct it.",
     TokenPending: Error, Nobody => "Retried. If this persists: does the cluster run the token controller?",
     NoApiServer: Error, Operator =>
         "Publish `kube-public/cluster-info`, or let the endpoints of Service `default/kubernetes` \
@@ -214,7 +214,7 @@ reasons! {
         "Retried. If it stays, act on the API server's answer in the message.",
     // Of NodeCredentials.
     PerMachineDeployment: Normal, Nobody => "",
-    Forbidden: Warning, Operator => "Apply `worker-node-credentials.yaml` to the worker cluster. Retried every 5 min.",
+    Forbidden: Warning, Operator => "Apply what `osm rbac worker-node-credentials` prints to the worker cluster. Retried every 5 min.",
     SharedGetter: Normal, Nobody => "",
     // Of MachineDeploymentsServed.
     AllServed: Normal, Nobody => "",

@@ -39,6 +39,8 @@ use super::{condition::ConditionType, profile::null_is_absent};
     status = "WorkerClusterStatus",
     derive = "PartialEq",
     derive = "Default",
+    selectable = ".spec.paused",
+    selectable = ".status.fleet",
     doc = "One worker cluster of the fleet: its settings and its state.",
     printcolumn(
         name = "Ready",

@@ -187,9 +187,9 @@ async fn grant(client: &Client, namespace: &str) -> String {
         _ => String::new(),
     };
     let apply = if namespace == NAMESPACE {
-        "kubectl apply --server-side -k manifests/rbac"
+        "osm rbac management | kubectl apply --server-side -f -"
     } else {
-        "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade (docs/install.md)"
+        "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade"
     };
     format!(
         "{create}{apply}; or bind ClusterRole operating-system-manager-tenants in the namespaces \

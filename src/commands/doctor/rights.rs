@@ -23,8 +23,8 @@ const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node
 
 /// What grants the rights in a worker cluster.
 const GRANT: &str = "run osm tenant add again (with --node-credentials where that is \
-                                set), or in the worker cluster: kubectl apply --server-side \
-                                --force-conflicts -f manifests/rbac/worker.yaml";
+                                set), or in the worker cluster: osm rbac worker | kubectl apply \
+                                --server-side --force-conflicts -f -";
 
 /// What the manager uses in a worker cluster that is its tenant's home.
 const HOME: &str = include_str!("home.yaml");

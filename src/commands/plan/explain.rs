@@ -117,8 +117,13 @@ pub async fn explain(
         .await?
         .client;
     let registrations = registrations(&client, question).await?;
+    // Only the oldest registration of a namespace is served.
+    let registrations: Vec<_> = registrations
+        .iter()
+        .filter(|it| it.owner.is_none())
+        .collect();
     count.begin(registrations.len());
-    let explained = stream::iter(&registrations).map(async |registration| {
+    let explained = stream::iter(registrations).map(async |registration| {
         let tenant = Box::pin(Tenant::read(&client, question, registration)).await;
         let explained = match &tenant {
             Ok(tenant) => Ok(Box::pin(of_tenant((question, tenant), name)).await?),

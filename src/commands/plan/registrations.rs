@@ -1,14 +1,17 @@
 //! The registrations that a plan is about. The user clusters of a KKP seed are among them before
 //! they are handed over, so that a plan says what would be written then.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt, api::ListParams};
 
-use super::Question;
-use crate::api::worker_cluster::WorkerCluster;
+use super::{Answer, Question, Verdict};
+use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
 use crate::commands::{
     cluster_client::ensure_namespace,
     inventory,
@@ -30,12 +33,30 @@ pub(super) struct Registered {
     pub(super) secret: Secret,
     /// The inventory that it comes from.
     pub(super) inventory: Inventory,
+    /// The Secret that registers the namespace's worker cluster, if that is another one.
+    pub(super) owner: Option<String>,
     /// What its inventory says about its WorkerCluster, or why that cannot be used. `None` if the
     /// operator writes it.
     derived: Option<Result<WorkerCluster, String>>,
 }
 
 impl Registered {
+    /// Returns the answer for a registration that is not served, because its namespace has an older
+    /// one.
+    pub(super) fn is_second(&self) -> Option<Answer> {
+        let (owner, name) = (self.owner.as_ref()?, self.secret.name_any());
+        let namespace = self.secret.namespace().unwrap_or_default();
+        let message = format!(
+            "Secret {name} is not served: Secret {owner} registers a worker cluster in this \
+             namespace already; one namespace is one tenant"
+        );
+        Some(Answer {
+            reason: Some(Reason::NamespaceTaken),
+            message: Some(message),
+            ..Answer::new(&namespace, None, Verdict::Refused)
+        })
+    }
+
     /// Returns the WorkerCluster with which it is served.
     ///
     /// # Errors
@@ -91,9 +112,11 @@ pub(super) async fn registrations(
         all.extend(secrets.into_iter().map(|secret| Registered {
             secret,
             inventory: inventory.clone(),
+            owner: None,
             derived: None,
         }));
     }
+    name_owners(&mut all);
     let absent = || {
         let all = inventories.iter().map(|inventory| match inventory {
             Inventory::Label => format!("no Secret has the label {label}"),
@@ -126,6 +149,20 @@ pub(super) async fn registrations(
     Ok(all)
 }
 
+/// Names the oldest registration of each namespace, which is the one that is served.
+fn name_owners(all: &mut [Registered]) {
+    let mut oldest = BTreeMap::new();
+    for Registered { secret, .. } in &*all {
+        let entry = (inventory::age(secret), secret.name_any());
+        let kept = oldest.entry(secret.namespace()).or_insert(entry.clone());
+        *kept = entry.min(kept.clone());
+    }
+    for Registered { secret, owner, .. } in all {
+        let found = oldest.get(&secret.namespace()).map(|(_, name)| name);
+        *owner = found.filter(|name| **name != secret.name_any()).cloned();
+    }
+}
+
 async fn of_kkp(client: &Client, selection: &Selection) -> anyhow::Result<Vec<Registered>> {
     let mut managers = inventory::managers(client, selection).await?;
     let read: ReadSettings = Arc::new(spec_of);
@@ -137,8 +174,38 @@ async fn of_kkp(client: &Client, selection: &Selection) -> anyhow::Result<Vec<Re
         is_in.then(|| Registered {
             secret,
             inventory: Inventory::Kkp,
+            owner: None,
             derived: Some(manager.worker_cluster(&namespace, &read)),
         })
     });
     Ok(of_kkp.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_registration_of_a_namespace_is_the_one_that_is_served() {
+        let registered = |(namespace, name, second): (&str, &str, i64)| {
+            let mut secret = Secret::default();
+            secret.metadata.namespace = Some(namespace.to_owned());
+            secret.metadata.name = Some(name.to_owned());
+            let time = jiff::Timestamp::from_second(second).unwrap();
+            secret.metadata.creation_timestamp = Some(Time(time));
+            Registered {
+                secret,
+                inventory: Inventory::Label,
+                owner: None,
+                derived: None,
+            }
+        };
+        let all = [("a", "young", 9), ("a", "old", 3), ("b", "alone", 9)];
+        let mut all = all.map(registered);
+        name_owners(&mut all);
+        let owners = all.map(|it| it.owner);
+        assert_eq!(owners, [Some("old".to_owned()), None, None]);
+    }
 }

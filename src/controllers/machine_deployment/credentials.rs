@@ -103,7 +103,7 @@ pub async fn ensure_node_credentials(
             memory.refused(now.checked_add(wait).ok());
             let message = format!(
                 "machine deployments without a token of their own share the fetcher's; apply \
-                 manifests/rbac/worker-node-credentials.yaml to the worker cluster, or set \
+                 what `osm rbac worker-node-credentials` prints to the worker cluster, or set \
                  spec.nodeCredentials to Shared: {}",
                 chain(&error)
             );

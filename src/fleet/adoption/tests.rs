@@ -134,7 +134,7 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
         .await
         .unwrap_err();
     assert_eq!(obstacle.reason(), "AdoptionForbidden");
-    assert!(obstacle.to_string().contains("worker-adoption.yaml"));
+    assert!(obstacle.to_string().contains("osm rbac worker-adoption"));
     let claimed = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": CLOUD_INIT_SETTINGS, "annotations": {CLAIM: "m/berlin"}},

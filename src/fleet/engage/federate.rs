@@ -53,7 +53,7 @@ async fn own_token(
     requested.map_err(|error| {
         let why = chain(&error);
         failed(if pages::is_forbidden(&error) {
-            format!("{why}; apply management-federation.yaml in the management cluster")
+            format!("{why}; apply what `osm rbac management-federation` prints in the management cluster")
         } else {
             why.to_string()
         })

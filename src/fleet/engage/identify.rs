@@ -50,7 +50,7 @@ async fn of_management(params: &Params<'_>, home: Home) -> Result<String, Engage
     let found = known.as_home.get_or_try_init(read).await;
     let found = found.map_err(|error| {
         let remedy = if pages::is_forbidden(&error) {
-            "; apply manifests/rbac/management.yaml, which grants this right"
+            "; apply what `osm rbac management` prints, which grants this right"
         } else {
             ""
         };
