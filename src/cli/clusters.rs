@@ -6,12 +6,13 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::output;
+use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::commands::{
     cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource},
     managers::follow::{Followed, follow, follow_nobody},
     selection::Selection,
 };
-use crate::settings::{EgressFlags, TypedFlags};
+use crate::settings::{EgressFlags, TypedFlags, kubeconfig_keys};
 use crate::tenant::{
     access::{AccessRules, renewal::ServiceAccountName},
     address::{AddressRange, Loopback},
@@ -187,5 +188,25 @@ impl ReachFlags {
         rules.addresses.allowed.clone_from(&self.allowed_servers);
         rules.addresses.denied.clone_from(&self.denied_servers);
         Ok(rules)
+    }
+}
+
+/// The flags of `osm run` by which registrations are found and judged.
+#[derive(Args, Debug)]
+pub(super) struct RegistrationFlags {
+    #[command(flatten)]
+    pub(super) reach: ReachFlags,
+    /// The label selector of the Secrets that register worker clusters
+    #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
+    pub(super) registration_selector: String,
+    /// The file with the manager's rules for inventories
+    #[arg(long, value_name = "FILE")]
+    inventory_rules: Option<PathBuf>,
+}
+
+impl RegistrationFlags {
+    /// Returns the keys under which Secrets may have their kubeconfigs.
+    pub(super) fn keys(&self) -> anyhow::Result<Vec<String>> {
+        Ok(kubeconfig_keys(self.inventory_rules.as_deref())?)
     }
 }

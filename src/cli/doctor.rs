@@ -3,26 +3,24 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     process::ExitCode,
 };
 
 use clap::Args;
 
 use super::{
-    clusters::{FollowFlags, ManagementFlags, ManagerFlags, ReachFlags, SelectionFlags},
+    clusters::{FollowFlags, ManagementFlags, ManagerFlags, RegistrationFlags, SelectionFlags},
     format::OutputFlags,
     output,
     progress::Progress,
     table::{Cell, Layout, Table, Text, Tone},
 };
-use crate::api::{names::WORKER_CLUSTER_LABEL, reason::Reason};
+use crate::api::reason::Reason;
 use crate::commands::{
     count::Count,
     doctor::{self, Check, Options, State},
     managers::follow::Followed,
 };
-use crate::settings::kubeconfig_keys;
 use crate::telemetry::chain::whole;
 use crate::tenant::report::counted;
 
@@ -42,7 +40,7 @@ pub(super) struct DoctorFlags {
     #[command(flatten)]
     management: ManagementFlags,
     #[command(flatten)]
-    run: FlagsOfRun,
+    run: RegistrationFlags,
     /// The fleet to check; by default the only one that runs
     #[arg(long, value_name = "NAME")]
     fleet: Option<String>,
@@ -50,19 +48,6 @@ pub(super) struct DoctorFlags {
     manager: ManagerFlags,
     #[command(flatten)]
     output: OutputFlags,
-}
-
-/// The flags of `osm run` on which the checks depend.
-#[derive(Args, Debug)]
-struct FlagsOfRun {
-    #[command(flatten)]
-    reach: ReachFlags,
-    /// The label selector of the Secrets that register worker clusters
-    #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
-    registration_selector: String,
-    /// The file with the manager's rules for inventories
-    #[arg(long, value_name = "FILE")]
-    inventory_rules: Option<PathBuf>,
 }
 
 pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
@@ -80,12 +65,12 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
     let options = Options {
         management,
         selection,
-        selector: of_run.registration_selector,
-        keys: kubeconfig_keys(of_run.inventory_rules.as_deref())?,
+        keys: of_run.keys()?,
         manager,
         fleet: fleet.or(flags.fleet),
         settings_unknown: unknown,
         rules: of_run.reach.rules()?,
+        selector: of_run.registration_selector,
         descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
     };
     let (progress, count) = (Progress::new(), Count::default());

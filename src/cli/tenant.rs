@@ -11,13 +11,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::{
-    clusters::{ManagementFlags, ManagerFlags, ReachFlags, WorkerFlags},
+    clusters::{
+        FollowFlags, ManagementFlags, ManagerFlags, ReachFlags, RegistrationFlags, WorkerFlags,
+    },
     format::{Format, OutputFlags},
     output,
     progress::Progress,
 };
 use crate::api::worker_cluster::{Credentials, OnRemoval};
 use crate::commands::{
+    selection::{Selection, registrations},
     tenant_add::{self, Answer, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
@@ -40,9 +43,10 @@ ready in time.")]
     #[command(after_help = "Examples:
   osm tenant remove berlin --on-removal release --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant remove berlin --yes
+  osm tenant remove --all --dry-run
 
 Exit codes: 0 removed, 1 not removed, or not agreed to.")]
-    Remove(RemoveFlags),
+    Remove(Box<RemoveFlags>),
     /// Release a worker cluster to the operating-system-manager that served it before.
     #[command(after_help = "Examples:
   osm tenant release berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run
@@ -131,11 +135,24 @@ impl CredentialFlags {
 /// The flags of `osm tenant remove`.
 #[derive(Debug, Args)]
 pub(super) struct RemoveFlags {
+    #[command(flatten)]
+    follow: FollowFlags,
     /// The name of the registration
-    name: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    name: Option<String>,
+    /// All tenants, or those of --namespace
+    #[arg(long, conflicts_with = "worker_kubeconfig")]
+    all: bool,
     /// The tenant's namespace in the management cluster; by default tenant-NAME
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
+    #[command(flatten)]
+    run: RegistrationFlags,
+    #[command(flatten)]
+    manager: ManagerFlags,
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     management: ManagementFlags,
     /// A kubeconfig of the worker cluster with an administrator's rights. With it, what
@@ -190,7 +207,7 @@ pub(super) struct ReleaseFlags {
 pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::Add(flags) => add(*flags),
-        TenantCommand::Remove(flags) => remove(flags),
+        TenantCommand::Remove(flags) => remove(*flags),
         TenantCommand::Release(flags) => release(flags),
     }
 }
@@ -268,37 +285,98 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
-    let RemoveFlags { name, yes, .. } = flags;
-    let params = RemoveParams {
-        namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
-        name,
-        management: flags.management.source(),
-        worker: flags
-            .worker_kubeconfig
-            .map(|kubeconfig| flags.worker.source(kubeconfig)),
-        on_removal: flags.on_removal.map(|policy| match policy {
-            Policy::Keep => OnRemoval::Keep,
-            Policy::Release => OnRemoval::Release,
-            Policy::Purge => OnRemoval::Purge,
-        }),
-        patience: flags.wait,
-    };
+    let (yes, is_dry) = (flags.yes, flags.dry_run);
+    let runtime = runtime()?;
+    let tenants = runtime.block_on(to_remove(flags))?;
     let progress = Progress::new();
-    let mut ask = |question: &[String]| {
-        progress.suspended(|| {
-            for line in question {
-                output::progress(line);
-            }
-            if yes { Answer::Yes } else { asked() }
+    // Looks at each without a change, and asks once.
+    let mut failed = 0;
+    for params in &tenants {
+        let mut look = |question: &[String]| {
+            progress.suspended(|| question.iter().for_each(|line| output::progress(line)));
+            Answer::No
+        };
+        let mut print = |line: String| progress.suspended(|| output::progress(&line));
+        let looked = tenant_add::remove(params.clone(), &mut look, &mut print);
+        let looked = runtime.block_on(progress.waiting(looked));
+        failed += usize::from(report(&tenants, params, looked)?.is_none());
+    }
+    if is_dry || failed > 0 {
+        return Ok(if failed == 0 {
+            output::SUCCESS
+        } else {
+            output::ERROR
+        });
+    }
+    if !yes && asked() == Answer::No {
+        return Ok(output::ERROR);
+    }
+    for params in &tenants {
+        let mut print = |line: String| progress.suspended(|| output::progress(&line));
+        let mut agree = |_: &[String]| Answer::Yes;
+        let removing = tenant_add::remove(params.clone(), &mut agree, &mut print);
+        let removed = runtime.block_on(progress.waiting(removing));
+        failed += usize::from(report(&tenants, params, removed)?.is_none());
+    }
+    Ok(if failed == 0 {
+        output::SUCCESS
+    } else {
+        output::ERROR
+    })
+}
+
+/// Prints the error of one of several tenants. That of a single one ends the command.
+fn report(
+    tenants: &[RemoveParams],
+    params: &RemoveParams,
+    done: anyhow::Result<Answer>,
+) -> anyhow::Result<Option<Answer>> {
+    match done {
+        Err(error) if tenants.len() > 1 => {
+            let error = error.context(format!("{}/{}", params.namespace, params.name));
+            output::error(&error);
+            Ok(None)
+        }
+        done => done.map(Some),
+    }
+}
+
+/// Returns the tenants to remove.
+async fn to_remove(flags: RemoveFlags) -> anyhow::Result<Vec<RemoveParams>> {
+    let (management, manager) = (flags.management.source(), flags.manager.account());
+    let selection = Selection {
+        namespaces: flags.namespace.iter().cloned().collect(),
+        labels: None,
+    };
+    let about = (manager.namespace.as_str(), &selection);
+    // A manager of another release does not keep anybody from removing its tenants.
+    let followed = flags.follow.follow(&management, about).await;
+    let of_run = followed.map_or(flags.run, |followed| followed.flags);
+    let names = match flags.name {
+        Some(name) => vec![(flags.namespace.unwrap_or_else(|| namespace_of(&name)), name)],
+        None => registrations(&management, &selection).await?,
+    };
+    let worker = flags
+        .worker_kubeconfig
+        .map(|kubeconfig| flags.worker.source(kubeconfig));
+    let of = |(namespace, name)| {
+        Ok(RemoveParams {
+            namespace,
+            name,
+            management: management.clone(),
+            worker: worker.clone(),
+            on_removal: flags.on_removal.map(|policy| match policy {
+                Policy::Keep => OnRemoval::Keep,
+                Policy::Release => OnRemoval::Release,
+                Policy::Purge => OnRemoval::Purge,
+            }),
+            patience: flags.wait,
+            manager: manager.clone(),
+            rules: of_run.reach.rules()?,
+            keys: of_run.keys()?,
         })
     };
-    let mut print = |line: String| progress.suspended(|| output::progress(&line));
-    let removing = tenant_add::remove(params, &mut ask, &mut print);
-    let answer = runtime()?.block_on(progress.waiting(removing))?;
-    Ok(match answer {
-        Answer::Yes => output::SUCCESS,
-        Answer::No => output::ERROR,
-    })
+    names.into_iter().map(of).collect()
 }
 
 /// Asks for confirmation. Without a terminal, the answer is no.

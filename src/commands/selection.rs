@@ -9,7 +9,7 @@ use kube::{
     core::DeserializeGuard,
 };
 
-use super::cluster_client::{ensure_namespace, list_own};
+use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace, list_own};
 use crate::api::worker_cluster::WorkerCluster;
 use crate::client::pages::Listed;
 
@@ -79,6 +79,23 @@ impl Selection {
 pub(super) fn registration_of(own: &WorkerCluster) -> (Option<String>, String) {
     let name = own.spec.kubeconfig_secret_ref.name.clone();
     (own.namespace(), name)
+}
+
+/// Returns the namespace and the name of each registration that has a WorkerCluster.
+///
+/// # Errors
+///
+/// The WorkerClusters cannot be listed.
+pub async fn registrations(
+    source: &KubeconfigSource,
+    selection: &Selection,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let client = ClusterClient::management(source).await?.client;
+    let owns = selection.worker_clusters(&client).await?.objects;
+    let names = owns.iter().map(registration_of);
+    Ok(names
+        .map(|(namespace, name)| (namespace.unwrap_or_default(), name))
+        .collect())
 }
 
 /// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.

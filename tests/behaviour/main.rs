@@ -160,6 +160,7 @@ scenarios! {
     tenant_add::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
     takeover::a_cluster_of_kubeone_is_added_without_a_rotation,
     takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
+    tenant_remove::tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeconfigs,
     managers::what_no_manager_serves_is_not_called_ready,
     managers::commands_judge_with_the_settings_of_the_manager,
     operators::a_shell_completes_the_names_of_tenants,

@@ -1,13 +1,18 @@
-//! What `osm tenant remove` leaves where it is asked to keep, and how that ends.
+//! What `osm tenant remove` leaves where it is asked to keep, and how that ends; and how tenants
+//! are removed that no manager serves any more.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, FINALIZER};
 use serde_json::json;
 
-use crate::administrator::{get, merge};
+use crate::administrator::{get, list, merge};
 use crate::commands::Admin;
-use crate::stage::Tenant;
+use crate::fixtures::a_machine_deployment;
+use crate::process::Manager;
+use crate::stage::{Stage, Tenant};
+use crate::wait;
+use crate::world::World;
 
 /// Only on request do machine deployments keep the finalizer. It is said how that ends.
 pub async fn keep((admin, tenant): (&Admin, &Tenant), remove: &[&str]) {
@@ -41,4 +46,56 @@ pub async fn keep((admin, tenant): (&Admin, &Tenant), remove: &[&str]) {
     let held = get(&tenant.machine_deployments(), "workers").await;
     assert!(held.finalizers().contains(&FINALIZER.to_owned()));
     merge(&namespaces, CLOUD_INIT_SETTINGS, claimed(ours)).await;
+}
+
+/// The page's commands, after somebody has uninstalled the manager first.
+pub async fn tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeconfigs(
+    world: &'static World,
+) {
+    let page = include_str!("../../docs/uninstall.md");
+    let stage = Stage::open(world, "uninstall");
+    let tenants = stage.tenants(["berlin", "lisbon"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    for tenant in &tenants {
+        tenant.register().await;
+        drop(tenant.serve(&a_machine_deployment("workers")).await);
+        tenant.is_current("workers").await;
+    }
+    manager.stop().await;
+    for tenant in &tenants {
+        let admin = Admin::of(tenant);
+        let osm = async |line: &str| {
+            assert!(page.lines().any(|it| it == line), "the page has {line}");
+            let words: Vec<&str> = line.split(' ').skip(1).collect();
+            // The clusters have tenants of other scenarios.
+            admin
+                .osm(&[&words[..], &["-n", &tenant.namespace]].concat())
+                .await
+        };
+        let dry = osm("osm tenant remove --all --dry-run").await;
+        assert_eq!(dry.code, Some(0), "{dry:?}");
+        let why = "no replica of fleet uninstall has renewed its Lease";
+        assert!(dry.out.contains(why), "{dry:?}");
+        assert_eq!(list(&tenant.registrations()).await.len(), 1, "{dry:?}");
+        let removed = osm("osm tenant remove --all --yes").await;
+        assert_eq!(removed.code, Some(0), "{removed:?}");
+        assert!(
+            removed.out.contains("machine deployment was released"),
+            "{removed:?}"
+        );
+
+        assert!(list(&tenant.registrations()).await.is_empty());
+        assert!(list(&tenant.worker_clusters()).await.is_empty());
+        let workers = get(&tenant.machine_deployments(), "workers").await;
+        assert!(!workers.finalizers().contains(&FINALIZER.to_owned()));
+        let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
+        let there = get(&namespaces, CLOUD_INIT_SETTINGS).await;
+        assert!(!there.annotations().contains_key(CLAIM));
+        assert!(
+            !list(&tenant.secrets()).await.is_empty(),
+            "machines can still join"
+        );
+        tenant.delete("workers").await;
+        wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    }
 }

@@ -1,27 +1,25 @@
 //! Removes a tenant: describes what will happen, deletes the registration, waits until the manager
 //! has released the cluster, and deletes what [`super::tenant_add`] created.
 
+mod remove_prerequisites;
 mod status;
+mod unserved;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use self::status::removed;
-use super::{
-    apply::{MADE_BY, US, called},
-    prerequisites::{Rights, documents, token_document},
-};
+use self::{remove_prerequisites::remove_prerequisites, status::removed};
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
-    worker_cluster::{Credentials, Home, OnRemoval, WorkerCluster},
+    worker_cluster::{Home, OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
     self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
@@ -31,7 +29,11 @@ use crate::fleet::{
     engage,
     give_back::GiveBack,
 };
-use crate::tenant::{id::TenantId, report::Removal};
+use crate::tenant::{
+    access::{AccessRules, renewal::ServiceAccountName},
+    id::TenantId,
+    report::Removal,
+};
 
 /// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -51,6 +53,12 @@ pub struct RemoveParams {
     pub on_removal: Option<OnRemoval>,
     /// How long to wait for the manager.
     pub patience: Duration,
+    /// The manager's ServiceAccount. Its Leases say whether it runs.
+    pub manager: ServiceAccountName,
+    /// The manager's rules for kubeconfigs.
+    pub rules: AccessRules,
+    /// The keys under which the registration may have its kubeconfig.
+    pub keys: Vec<String>,
 }
 
 /// The answer of a person.
@@ -109,33 +117,42 @@ impl TenantRemoval {
         );
         self.refuse_another_cluster(own.as_ref()).await?;
         let policy = self.policy(own.as_ref());
+        let mut unserved = None;
         if let (Some(own), Some(_)) = (&own, &registration) {
-            self.refuse_silent_cluster(own, policy)?;
+            unserved = self.unserved(own).await;
+            if unserved.is_none() {
+                self.refuse_silent_cluster(own, policy)?;
+            }
         }
-        let question = self.describe(own.as_ref(), policy);
+        let mut question = self.describe(own.as_ref(), policy).to_vec();
+        if let Some(why) = &unserved {
+            question.push(format!(
+                "{why}: this command hands the worker cluster back itself."
+            ));
+        }
         if ask(&question) == Answer::No {
             return Ok(Answer::No);
         }
-        let mut removal = None;
-        match (&registration, &own) {
-            (Some(registration), Some(own)) => {
-                self.set_policy(own, policy).await?;
-                self.unregister(registration, progress).await?;
-                removal = self.wait(own, progress).await?;
-            }
-            (Some(registration), None) => self.unregister(registration, progress).await?,
-            (None, own) => {
-                progress("the registration is gone already".to_owned());
-                removal = own.as_ref().and_then(removed).map(|(removal, _)| removal);
-            }
-        }
+        let found = (registration.as_deref(), own.as_ref());
+        let mut removal = self
+            .unregister(found, (policy, unserved.is_some()), progress)
+            .await?;
         if policy == OnRemoval::Keep {
             progress("the worker cluster and the WorkerCluster stay as they are".to_owned());
             return Ok(Answer::Yes);
         }
         if let Some(own) = &own {
             if !removal.is_some_and(Removal::is_released) {
-                removal = Some(self.give_back((own.spec.home, policy), progress).await?);
+                let worker = self.worker.as_ref().map(|it| &it.client).context(
+                    "the manager has not given the worker cluster back, and has no kubeconfig of it \
+                     any more: machine deployments there may still have our finalizer, so that \
+                     deleting one hangs. Repeat this with --worker-kubeconfig, and the command \
+                     gives it back itself",
+                )?;
+                removal = Some(
+                    self.give_back(worker, (own.spec.home, policy), progress)
+                        .await?,
+                );
             }
             self.delete_worker_cluster(own, progress).await?;
         }
@@ -156,6 +173,39 @@ impl TenantRemoval {
         Ok(Answer::Yes)
     }
 
+    /// Deletes the registration, and returns what happened to the worker cluster.
+    async fn unregister(
+        &self,
+        found: (Option<&str>, Option<&WorkerCluster>),
+        (policy, is_unserved): (OnRemoval, bool),
+        progress: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<Option<Removal>> {
+        let (registration, own) = match found {
+            (Some(registration), Some(own)) => (registration, own),
+            (Some(registration), None) => {
+                self.delete_registration(registration, progress).await?;
+                return Ok(None);
+            }
+            (None, own) => {
+                progress("the registration is gone already".to_owned());
+                return Ok(own.and_then(removed).map(|(removal, _)| removal));
+            }
+        };
+        if !is_unserved {
+            self.set_policy(own, policy).await?;
+            self.delete_registration(registration, progress).await?;
+            return self.wait(own, progress).await;
+        }
+        let mut removal = None;
+        if policy != OnRemoval::Keep {
+            let worker = self.worker_or_registered(own).await?;
+            let how = (own.spec.home, policy);
+            removal = Some(self.give_back(&worker, how, progress).await?);
+        }
+        self.delete_registration(registration, progress).await?;
+        Ok(removal)
+    }
+
     /// Returns what happens to the machine deployments. `Keep` protects them where somebody deletes
     /// a Secret by mistake, and nobody removes a tenant by mistake: it must be asked for.
     fn policy(&self, own: Option<&WorkerCluster>) -> OnRemoval {
@@ -166,34 +216,26 @@ impl TenantRemoval {
         })
     }
 
-    /// Gives the worker cluster back where the manager did not, since it has no kubeconfig any
-    /// more.
+    /// Gives the worker cluster back where the manager did not.
     async fn give_back(
         &self,
+        worker: &Client,
         (home, policy): (Home, OnRemoval),
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Removal> {
-        let Some(worker) = &self.worker else {
-            bail!(
-                "the manager has not given the worker cluster back, and has no kubeconfig of it \
-                 any more: machine deployments there may still have our finalizer, so that \
-                 deleting one hangs. Repeat this with --worker-kubeconfig, and the command gives \
-                 it back itself"
-            );
-        };
         let claimant = Claimant {
             management_uid: self.management.cluster_uid().await?,
             tenant: TenantId::new(&self.params.namespace),
         };
         // Finalizers do not say for whom they are.
-        let is_anothers = claim::is_anothers(&worker.client, &claimant).await;
+        let is_anothers = claim::is_anothers(worker, &claimant).await;
         ensure!(
             !is_anothers.context("cannot read the claim on the worker cluster")?,
-            "the cluster of --worker-kubeconfig is claimed for another tenant, to which what has \
-             our finalizer there belongs; nothing was changed in it"
+            "the worker cluster is claimed for another tenant, to which what has our finalizer \
+             there belongs; nothing was changed in it"
         );
         let cluster = GiveBack {
-            worker: worker.client.clone(),
+            worker: worker.clone(),
             management: self.management.client.clone(),
             claimant: &claimant,
             home,
@@ -323,7 +365,7 @@ impl TenantRemoval {
             .map(drop)
     }
 
-    async fn unregister(
+    async fn delete_registration(
         &self,
         uid: &str,
         progress: &mut (dyn FnMut(String) + Send),
@@ -424,37 +466,4 @@ fn by_uid(uid: Option<String>) -> DeleteParams {
         }),
         ..DeleteParams::default()
     }
-}
-
-/// Deletes objects with our label, the token first. Objects that others created are kept.
-async fn remove_prerequisites(
-    worker: &ClusterClient,
-    progress: &mut (dyn FnMut(String) + Send),
-) -> anyhow::Result<()> {
-    let mut all = documents(&Rights::ALL, Credentials::Renewed)?;
-    all.push(token_document());
-    for document in all.iter().rev() {
-        let is_namespace = document.get("kind").is_some_and(|kind| kind == "Namespace");
-        if is_namespace {
-            continue;
-        }
-        let what = called(document);
-        let api: Api<DynamicObject> = cluster_client::api_of(&worker.client, document)?;
-        let name = cluster_client::metadata(document, "name");
-        let found = api.get_metadata_opt(name).await;
-        let found = found.with_context(|| format!("cannot look for {what}"))?;
-        let Some(found) = found else { continue };
-        if found.labels().get(MADE_BY).is_none_or(|by| by != US) {
-            progress(format!(
-                "worker cluster: {what} stays; somebody else has made it"
-            ));
-            continue;
-        }
-        match api.delete(name, &by_uid(found.uid())).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            deleted => drop(deleted.with_context(|| format!("cannot delete {what}"))?),
-        }
-        progress(format!("worker cluster: deleted {what}"));
-    }
-    Ok(())
 }

@@ -29,7 +29,8 @@ fn the_notes_say_what_was_installed_and_what_is_next() {
         "image: registry.example/osm:t",
         "tenants in: tenant-berlin",
         "--namespace operating-system-manager rollout status deployment/osm-canary",
-        "osm doctor --manager-namespace operating-system-manager",
+        "osm doctor --manager-namespace operating-system-manager --service-account osm-canary\n",
+        "osm tenant remove --all",
         "osm tenant add",
         "must exist",
     ] {
