@@ -35,7 +35,7 @@ use self::{
     retry_after::retry_after,
     server_clock::ServerClock,
 };
-use crate::api::condition::ConditionType;
+use crate::api::{condition::ConditionType, worker_cluster::MESSAGE_CHARACTERS_MAX};
 use crate::client::{
     clock::Clock,
     recurring::Recurring,
@@ -44,7 +44,7 @@ use crate::client::{
     transport::{self, OneCallAtATime},
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::id::RegistrationId;
+use crate::tenant::{id::RegistrationId, report::excerpt};
 
 /// How long a problem of a watch is reported after it was last seen. A failing watch is retried
 /// more often than that.
@@ -295,6 +295,16 @@ impl Health {
         )
     }
 
+    /// Keeps the cause for the operators' page. The tenant's status has no part of it, so that
+    /// nothing is to be written.
+    fn keep_cause(&self, cause: Option<&str>) {
+        let cause = cause.map(|it| excerpt(it, MESSAGE_CHARACTERS_MAX));
+        self.tenant_status.update(|report| {
+            report.no_connection = cause;
+            false
+        });
+    }
+
     fn observe(&self, pass: Pass, failure: Option<Failure>, state: Connectivity) {
         let now = Instant::now();
         let mut is_closed = false;
@@ -322,6 +332,7 @@ impl Health {
             return;
         }
         if is_well && self.unreachable.lock().is_over() {
+            self.keep_cause(None);
             tracing::info!(registration = %self.registration, "the worker cluster answers again");
         }
         self.publish(&observed);
@@ -393,6 +404,7 @@ impl Observed<'_> {
         let why = chain(error).to_string();
         let cause = transport::hidden_cause(error).unwrap_or(&why);
         if self.health.unreachable.lock().is_news(cause) {
+            self.health.keep_cause(Some(cause));
             let registration = &self.health.registration;
             tracing::warn!(%registration, cause, "cannot reach a worker cluster");
         }

@@ -134,7 +134,7 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
         "replica": "osm-0", "takenAt": "1970-01-01T01:18:20Z", "total": 1,
         "states": { "NotReady": 1 }, "changedLastHour": {}, "servedElsewhere": 0,
         "causes": [{
-            "reason": "CallFailed", "tenants": 1, "remediation": Reason::CallFailed.remediation(),
+            "reason": "CallFailed", "detail": null, "tenants": 1, "remediation": Reason::CallFailed.remediation(),
         }],
         "tenants": [{
             "name": "berlin/worker", "state": "NotReady", "servedHere": true, "servedBy": null,

@@ -233,6 +233,9 @@ pub struct Report {
     pub api_server: Option<String>,
     /// The version of the API server.
     pub version: Option<String>,
+    /// Why there is no connection, for operators alone: it may show which ports are open, or what a
+    /// name resolves to. No status and no Event has it.
+    pub no_connection: Option<String>,
     /// The machine deployments that exist, as `namespace/name`, once they have been listed.
     pub existing: Option<BTreeSet<String>>,
     /// The existing machine deployments that we do not serve.

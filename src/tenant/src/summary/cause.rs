@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::state::wrong;
 use crate::report::{Report, excerpt};
-use osm_api::{condition::ConditionType, worker_cluster::WorkerClusterStatus};
+use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerClusterStatus};
 
 /// The highest number of characters of a cause, which keeps a page of a thousand tenants small.
 pub(super) const WHY_CHARACTERS_MAX: usize = 300;
@@ -71,8 +71,12 @@ impl Problems<'_> {
 /// Returns the first problem of a tenant that this replica serves. Machine deployments count only
 /// if some of those that exist fail.
 pub(super) fn of_report(report: &Report, failing: usize) -> Option<Cause> {
-    let conditions = wrong(report)
-        .map(|(kind, finding)| (*kind, (finding.reason.as_str(), finding.message.as_str())));
+    let conditions = wrong(report).map(|(kind, finding)| {
+        let exact = report.no_connection.as_deref();
+        let exact = exact.filter(|_| finding.reason == Reason::Unreachable);
+        let message = exact.unwrap_or(&finding.message);
+        (*kind, (finding.reason.as_str(), message))
+    });
     let mut outcomes = report.outcomes.iter();
     let failing = (failing > 0)
         .then(|| outcomes.find(|(_, it)| it.state.is_failing()))

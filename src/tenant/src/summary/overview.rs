@@ -30,6 +30,8 @@ pub struct Overview {
 pub struct CommonCause {
     /// The machine-readable CamelCase reason.
     pub reason: String,
+    /// What happened, if the reason says only that there is no connection.
+    pub detail: Option<String>,
     /// The number of tenants whose first problem has this reason.
     pub tenants: usize,
     /// What to do about it; absent if there is nothing to do, or if this version does not know the
@@ -41,7 +43,7 @@ impl Overview {
     /// Creates the overview of these rows at this time.
     pub fn of(rows: &[Row], now: Timestamp) -> Self {
         let mut overview = Self::default();
-        let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut causes: BTreeMap<(&str, Option<&str>), usize> = BTreeMap::new();
         for row in rows {
             let state = row.state.as_str();
             *overview.states.entry(state).or_default() += 1;
@@ -49,19 +51,30 @@ impl Overview {
                 *overview.changed_last_hour.entry(state).or_default() += 1;
             }
             if let Some(reason) = row.reason.as_deref().filter(|it| is_problem(it)) {
-                *causes.entry(reason).or_default() += 1;
+                let detail = row.why.as_deref().and_then(detail);
+                *causes.entry((reason, detail)).or_default() += 1;
             }
         }
-        let causes = causes.into_iter().map(|(reason, tenants)| CommonCause {
-            reason: reason.to_owned(),
-            tenants,
-            remediation: Reason::named(reason).and_then(Reason::remediation),
-        });
+        let causes = causes
+            .into_iter()
+            .map(|((reason, detail), tenants)| CommonCause {
+                reason: reason.to_owned(),
+                detail: detail.map(str::to_owned),
+                tenants,
+                remediation: Reason::named(reason).and_then(Reason::remediation),
+            });
         overview.causes = causes.collect();
         overview.causes.sort_by_key(|cause| Reverse(cause.tenants));
         overview.causes.truncate(CAUSES_MAX);
         overview
     }
+}
+
+/// Returns the innermost cause of a connection that failed, which names no tenant.
+fn detail(why: &str) -> Option<&str> {
+    let (reason, message) = why.split_once(": ")?;
+    let is_unreachable = reason == Reason::Unreachable.as_str();
+    is_unreachable.then(|| message.rsplit(": ").next().unwrap_or(message))
 }
 
 /// Returns true if a tenant has been in its state for an hour at most.

@@ -297,6 +297,40 @@ const DIFFERENT: [(&[ConditionRow], State, i64); 9] = [
     ),
 ];
 
+/// The condition hides it from the tenant.
+#[test]
+fn where_there_is_no_connection_operators_see_the_exact_cause() {
+    let silent = |name: &str, cause: &str| {
+        let mut report = Report::default();
+        let hidden = ConditionState::retried(Reason::Unreachable, "no TLS connection");
+        report.findings.insert(ConditionType::Connected, hidden);
+        report.no_connection = Some(format!("https://{name}.example: {cause}"));
+        let known = ServedTenant {
+            report: &report,
+            status: None,
+            statistics: Statistics::default(),
+        };
+        row(name.to_owned(), known)
+    };
+    let rows = [
+        silent("a", "tcp connect error: refused"),
+        silent("b", "tcp connect error: refused"),
+        silent("c", "timed out"),
+    ];
+    let why = "Unreachable: https://a.example: tcp connect error: refused";
+    assert_eq!(rows[0].why.as_deref(), Some(why));
+    let causes = Overview::of(&rows, at(9)).causes;
+    let causes: Vec<_> = causes
+        .iter()
+        .map(|it| (it.reason.as_str(), it.detail.as_deref(), it.tenants))
+        .collect();
+    let expected = [
+        ("Unreachable", Some("refused"), 2),
+        ("Unreachable", Some("timed out"), 1),
+    ];
+    assert_eq!(causes, expected);
+}
+
 #[test]
 fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
     let well = elsewhere(&WELL);
