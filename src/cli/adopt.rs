@@ -74,7 +74,7 @@ pub(super) struct KkpFlags {
 /// Hides the flags that mean nothing here, or that the command sets.
 pub(super) fn hide_flags(command: Command) -> Command {
     command.mut_subcommand("kkp", |kkp| {
-        let set = ["inventories", "inventory_rules", "registration_selector"];
+        let set = ["inventories", "registration_selector"];
         let hide = |command: Command, id| command.mut_arg(id, |arg| arg.hide(true));
         set.into_iter().fold(hide_flags_of_run(kkp), hide)
     })
@@ -119,7 +119,7 @@ impl KkpFlags {
         };
         let selection = Selection {
             namespaces: self.run.namespaces,
-            labels: None,
+            ..Selection::default()
         };
         let about = (manager.namespace.as_str(), &selection);
         let followed: Followed<RunFlags> = self.follow.follow(&management, about).await?;

@@ -73,6 +73,7 @@ impl ScopeFlags {
         Selection {
             namespaces,
             labels: self.selector,
+            is_watched: false,
         }
     }
 }
@@ -96,6 +97,11 @@ pub(super) struct FollowFlags {
 }
 
 impl FollowFlags {
+    /// Returns true if the manager is not to be asked.
+    pub(super) fn is_without_manager(&self) -> bool {
+        self.without_manager
+    }
+
     /// Returns the flags with the manager's settings, and prints whose settings they are.
     pub(super) async fn follow<F: Args>(
         &self,

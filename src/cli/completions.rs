@@ -140,7 +140,7 @@ fn typed(words: impl Iterator<Item = OsString>) -> (KubeconfigSource, Selection)
     };
     let selection = Selection {
         namespaces: namespaces.into_iter().flatten().cloned().collect(),
-        labels: None,
+        ..Selection::default()
     };
     (source, selection)
 }

@@ -99,7 +99,8 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The flags of `osm run` on which the answer can depend.
-const OF_RUN: [&str; 18] = [
+const OF_RUN: [&str; 19] = [
+    "fleet",
     "kubeconfig",
     "inventories",
     "inventory_rules",

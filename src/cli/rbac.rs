@@ -19,6 +19,8 @@ pub(super) enum Role {
     WorkerTokenRenewal,
     /// In the management cluster: the manager's account and roles
     Management,
+    /// In the management cluster: these roles in all namespaces
+    ManagementAllNamespaces,
     /// In the management cluster: for worker clusters that trust it instead of a credential
     ManagementFederation,
 }
@@ -32,6 +34,9 @@ pub(super) fn run(role: Role) -> anyhow::Result<ExitCode> {
         }
         Role::WorkerTokenRenewal => include_str!("../../manifests/rbac/worker-token-renewal.yaml"),
         Role::Management => include_str!("../../manifests/rbac/management.yaml"),
+        Role::ManagementAllNamespaces => {
+            include_str!("../../manifests/rbac/management-all-namespaces.yaml")
+        }
         Role::ManagementFederation => {
             include_str!("../../manifests/rbac/management-federation.yaml")
         }

@@ -24,6 +24,7 @@ use crate::commands::{
     tenant_add::{self, Answer, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
+use crate::telemetry::chain::whole;
 
 /// The subcommands of `osm tenant`.
 #[derive(Debug, Subcommand)]
@@ -288,73 +289,70 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
     let (yes, is_dry) = (flags.yes, flags.dry_run);
     let runtime = runtime()?;
     let tenants = runtime.block_on(to_remove(flags))?;
+    if tenants.is_empty() {
+        output::message("No tenants found.");
+        return Ok(output::SUCCESS);
+    }
     let progress = Progress::new();
-    // Looks at each without a change, and asks once.
-    let mut failed = 0;
-    for params in &tenants {
-        let mut look = |question: &[String]| {
-            progress.suspended(|| question.iter().for_each(|line| output::progress(line)));
-            Answer::No
-        };
-        let mut print = |line: String| progress.suspended(|| output::progress(&line));
-        let looked = tenant_add::remove(params.clone(), &mut look, &mut print);
-        let looked = runtime.block_on(progress.waiting(looked));
-        failed += usize::from(report(&tenants, params, looked)?.is_none());
-    }
-    if is_dry || failed > 0 {
-        return Ok(if failed == 0 {
-            output::SUCCESS
-        } else {
-            output::ERROR
-        });
-    }
-    if !yes && asked() == Answer::No {
+    let each = |tenants: &[RemoveParams], answer: Answer| {
+        let mut done = Vec::new();
+        for params in tenants {
+            let mut ask = |question: &[String]| {
+                if answer == Answer::No {
+                    progress.suspended(|| question.iter().for_each(|it| output::progress(it)));
+                }
+                answer
+            };
+            let mut print = |line: String| progress.suspended(|| output::progress(&line));
+            let removing = tenant_add::remove(params.clone(), &mut ask, &mut print);
+            match runtime.block_on(progress.waiting(removing)) {
+                Ok(_) => done.push(params.clone()),
+                Err(error) if tenants.len() == 1 => return Err(error),
+                Err(error) => {
+                    let tenant = format!("{}/{}", params.namespace, params.name);
+                    output::error(&error.context(tenant));
+                }
+            }
+        }
+        Ok(done)
+    };
+    // Looks at each without a change, asks once, and goes on with those that nothing keeps.
+    let ready = each(&tenants, Answer::No)?;
+    let removed = if is_dry || ready.is_empty() {
+        ready
+    } else if yes || asked() == Answer::Yes {
+        each(&ready, Answer::Yes)?
+    } else {
         return Ok(output::ERROR);
-    }
-    for params in &tenants {
-        let mut print = |line: String| progress.suspended(|| output::progress(&line));
-        let mut agree = |_: &[String]| Answer::Yes;
-        let removing = tenant_add::remove(params.clone(), &mut agree, &mut print);
-        let removed = runtime.block_on(progress.waiting(removing));
-        failed += usize::from(report(&tenants, params, removed)?.is_none());
-    }
-    Ok(if failed == 0 {
+    };
+    Ok(if removed.len() == tenants.len() {
         output::SUCCESS
     } else {
         output::ERROR
     })
 }
 
-/// Prints the error of one of several tenants. That of a single one ends the command.
-fn report(
-    tenants: &[RemoveParams],
-    params: &RemoveParams,
-    done: anyhow::Result<Answer>,
-) -> anyhow::Result<Option<Answer>> {
-    match done {
-        Err(error) if tenants.len() > 1 => {
-            let error = error.context(format!("{}/{}", params.namespace, params.name));
-            output::error(&error);
-            Ok(None)
-        }
-        done => done.map(Some),
-    }
-}
-
 /// Returns the tenants to remove.
 async fn to_remove(flags: RemoveFlags) -> anyhow::Result<Vec<RemoveParams>> {
     let (management, manager) = (flags.management.source(), flags.manager.account());
-    let selection = Selection {
+    let mut selection = Selection {
         namespaces: flags.namespace.iter().cloned().collect(),
-        labels: None,
+        ..Selection::default()
     };
-    let about = (manager.namespace.as_str(), &selection);
-    // A manager of another release does not keep anybody from removing its tenants.
-    let followed = flags.follow.follow(&management, about).await;
-    let of_run = followed.map_or(flags.run, |followed| followed.flags);
     let names = match flags.name {
         Some(name) => vec![(flags.namespace.unwrap_or_else(|| namespace_of(&name)), name)],
         None => registrations(&management, &selection).await?,
+    };
+    selection.namespaces = names
+        .iter()
+        .map(|(namespace, _)| namespace.clone())
+        .collect();
+    let about = (manager.namespace.as_str(), &selection);
+    // A tenant that a manager serves can be removed without its settings.
+    let followed = flags.follow.follow(&management, about).await;
+    let (of_run, unknown) = match followed {
+        Ok(followed) => (followed.flags, None),
+        Err(error) => (flags.run, Some(whole(error.as_ref()).to_string())),
     };
     let worker = flags
         .worker_kubeconfig
@@ -372,7 +370,11 @@ async fn to_remove(flags: RemoveFlags) -> anyhow::Result<Vec<RemoveParams>> {
             }),
             patience: flags.wait,
             manager: manager.clone(),
-            rules: of_run.reach.rules()?,
+            without_manager: flags.follow.is_without_manager(),
+            rules: match &unknown {
+                Some(why) => Err(why.clone()),
+                None => Ok(of_run.reach.rules()?),
+            },
             keys: of_run.keys()?,
         })
     };

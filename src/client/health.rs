@@ -401,6 +401,7 @@ impl Observed<'_> {
             self.health.observe(pass, Some(Failure::BadAnswer), state);
             return;
         }
+        self.health.is_refused.store(false, Ordering::Relaxed);
         let why = chain(error).to_string();
         let cause = transport::hidden_cause(error).unwrap_or(&why);
         if self.health.unreachable.lock().is_news(cause) {

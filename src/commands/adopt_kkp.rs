@@ -147,6 +147,7 @@ impl HandOver {
         }
         self.question.settings.inventories = [Inventory::Kkp].into();
         self.question.selection = Selection {
+            is_watched: false,
             namespaces,
             labels: None,
         };

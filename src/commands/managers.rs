@@ -14,7 +14,6 @@ use crate::api::names::{FLEET_LABEL, RUNS_VERSION, RUNS_WITH};
 use crate::client::pages;
 use crate::fleet::sharding::{Holder, shard::owner};
 use crate::settings::PublishedSettings;
-use crate::telemetry::chain::chain;
 use crate::tenant::id::TenantId;
 
 /// A Lease counts for this much longer than it lasts: clocks of users may be wrong.
@@ -29,6 +28,9 @@ pub struct Fleet {
     pub namespace: String,
     /// The replicas that hold their Leases.
     pub replicas: BTreeSet<String>,
+    /// True if a replica has not given its Lease back, and has not renewed it either. The clock of
+    /// this machine decides that.
+    pub has_expired: bool,
     /// The releases of these replicas, with their number. Releases that did not publish their
     /// version have an empty one.
     pub versions: BTreeMap<String, usize>,
@@ -38,12 +40,13 @@ pub struct Fleet {
     pub settings: Option<Result<PublishedSettings, String>>,
 }
 
-/// The fleets of a management cluster.
+/// The fleets whose replicas run in a namespace. Leases elsewhere are not believed: a tenant may
+/// write those in its own namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Fleets {
     all: Vec<Fleet>,
-    /// The only namespace whose Leases could be listed, and why.
-    limit: Option<(String, String)>,
+    /// The namespace, for messages.
+    place: String,
 }
 
 /// Who serves a tenant.
@@ -60,8 +63,10 @@ pub enum Serving {
 /// Why no replica serves a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unserved {
-    /// No replica of its fleet runs.
+    /// No replica of its fleet has renewed its Lease.
     NoManager,
+    /// No Lease is of its fleet, which may run in another namespace.
+    NoLease,
     /// Its fleet does not watch its namespace any more.
     NotWatched,
 }
@@ -71,6 +76,7 @@ impl Unserved {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoManager => "NoManager",
+            Self::NoLease => "Unknown",
             Self::NotWatched => "NotWatched",
         }
     }
@@ -121,34 +127,18 @@ fn not_watched(fleet: &str, namespace: &str) -> String {
 }
 
 impl Fleets {
-    /// Lists the Leases of all fleets, or those in the manager's namespace if the user may not list
-    /// others.
+    /// Lists the Leases in the manager's namespace.
     ///
     /// # Errors
     ///
     /// A call to the API server fails.
     pub async fn read(client: &Client, namespace: &str) -> anyhow::Result<Self> {
-        let params = ListParams::default().labels(FLEET_LABEL);
-        let everywhere: Api<DeserializeGuard<Lease>> = Api::all(client.clone());
-        let (listed, limit) = match pages::all(&everywhere, params.clone()).await {
-            Err(error) if pages::is_forbidden(&error) => {
-                let there: Api<DeserializeGuard<Lease>> =
-                    Api::namespaced(client.clone(), namespace);
-                let why = chain(&error).to_string();
-                (
-                    pages::all(&there, params).await,
-                    Some((namespace.to_owned(), why)),
-                )
-            }
-            listed => (listed, None),
-        };
-        let listed = listed.with_context(|| match &limit {
-            Some((namespace, _)) => format!("cannot list Leases in {namespace}"),
-            None => "cannot list Leases".to_owned(),
-        })?;
+        let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), namespace);
+        let listed = pages::all(&leases, ListParams::default().labels(FLEET_LABEL)).await;
+        let listed = listed.with_context(|| format!("cannot list Leases in {namespace}"))?;
         Ok(Self {
             all: fleets(&listed.objects, Timestamp::now()),
-            limit,
+            place: namespace.to_owned(),
         })
     }
 
@@ -166,21 +156,27 @@ impl Fleets {
     pub fn choose(&self, name: Option<&str>) -> anyhow::Result<Option<&Fleet>> {
         let known = || {
             let known = self.all.iter();
-            let known: Vec<_> = known
-                .map(|it| format!("{} (in {})", it.name, it.namespace))
-                .collect();
+            let known: Vec<_> = known.map(|it| it.name.as_str()).collect();
             known.join(", ")
         };
         let of_name = |it: &&Fleet| name.is_none_or(|name| it.name == name);
         let mut running = self.all.iter().filter(of_name).filter(|it| it.runs());
         let found = match (running.next(), running.next()) {
             (Some(only), None) => Some(only),
-            (Some(_), Some(_)) => bail!("several fleets run: {}; choose one by --fleet", known()),
+            (Some(_), Some(_)) => bail!(
+                "several fleets run in {}: {}; choose one by --fleet",
+                self.place,
+                known()
+            ),
             (None, _) => self.all.iter().filter(of_name).max_by_key(|it| it.renewed),
         };
         match (found, name) {
             (None, Some(name)) if !self.all.is_empty() => {
-                bail!("no Lease is of fleet {name}; there are: {}", known())
+                bail!(
+                    "no Lease in {} is of fleet {name}; there are: {}",
+                    self.place,
+                    known()
+                )
             }
             _ => Ok(found),
         }
@@ -188,61 +184,56 @@ impl Fleets {
 
     /// Returns who serves a tenant, whose status is written by this fleet.
     pub fn serving(&self, tenant: &TenantId, fleet: Option<&str>) -> Serving {
-        let of_name = |it: &&Fleet| fleet.is_none_or(|fleet| it.name == fleet);
-        let candidates: Vec<&Fleet> = self.all.iter().filter(of_name).collect();
-        let is_watched = |it: &&&Fleet| match &it.settings {
+        let is_watched = |it: &&Fleet| match &it.settings {
             Some(Ok(settings)) => settings.watches(tenant.namespace()),
             _ => true,
         };
-        let running = || candidates.iter().filter(|it| it.runs());
-        if let Some(serving) = running().find(is_watched) {
+        let running = || self.all.iter().filter(|it| it.runs());
+        let of_name = |it: &&Fleet| fleet.is_none_or(|fleet| it.name == fleet);
+        if let Some(serving) = running().filter(of_name).find(is_watched) {
             let replicas = serving.replicas.iter().map(String::as_str);
-            let replica = owner(replicas, tenant).map(str::to_owned);
-            return match fleet {
-                Some(_) => replica.map_or(Serving::Unknown, Serving::By),
-                // A status of a release that did not name its fleet.
-                None => Serving::Unknown,
-            };
+            // A status of a release that did not name its fleet may be another one's.
+            let replica = owner(replicas, tenant).filter(|_| fleet.is_some());
+            return replica.map_or(Serving::Unknown, |it| Serving::By(it.to_owned()));
         }
-        if let Some(other) = running().next() {
+        if let Some(other) = running().find(of_name) {
             let why = not_watched(&other.name, tenant.namespace());
             return Serving::Nobody(Unserved::NotWatched, why);
         }
-        let silent = candidates.iter().max_by_key(|it| it.renewed);
-        match (silent, &self.limit, fleet) {
-            (Some(silent), ..) => Serving::Nobody(Unserved::NoManager, silent.is_silent()),
-            (None, Some(_), _) => Serving::Unknown,
-            (None, None, Some(fleet)) => {
-                let why = format!("no Lease is of its fleet {fleet}");
-                Serving::Nobody(Unserved::NoManager, why)
-            }
-            (None, None, None) => {
-                Serving::Nobody(Unserved::NoManager, "no manager has a Lease".to_owned())
+        let silent = self.all.iter().filter(of_name).max_by_key(|it| it.renewed);
+        match (silent, fleet) {
+            (Some(silent), _) => Serving::Nobody(Unserved::NoManager, silent.is_silent()),
+            (None, fleet) => {
+                let of = fleet.map_or_else(String::new, |it| format!(" of fleet {it}"));
+                let why = format!(
+                    "no Lease{of} in {} (--manager-namespace says where it runs)",
+                    self.place
+                );
+                Serving::Nobody(Unserved::NoLease, why)
             }
         }
     }
 
-    /// Says why it is not known who serves tenants of fleets in other namespaces.
-    pub fn limit(&self) -> Option<String> {
-        let (namespace, why) = self.limit.as_ref()?;
-        Some(format!("only the Leases in {namespace} were listed: {why}"))
+    /// Returns the fleet that writes a tenant's status.
+    pub fn named(&self, name: Option<&str>) -> Option<&Fleet> {
+        self.all.iter().find(|it| Some(it.name.as_str()) == name)
     }
 }
 
+/// Whether a replica holds its Lease, and since when.
+type Joined = (bool, Option<Timestamp>);
+
 /// Returns the fleets whose Leases these are.
 fn fleets(leases: &[Lease], now: Timestamp) -> Vec<Fleet> {
-    let mut fleets: BTreeMap<(String, String), (Fleet, Option<Timestamp>)> = BTreeMap::new();
+    let mut fleets: BTreeMap<String, (Fleet, Option<Joined>)> = BTreeMap::new();
     for lease in leases {
         let Some(name) = lease.labels().get(FLEET_LABEL) else {
             continue;
         };
-        let namespace = lease.namespace().unwrap_or_default();
-        let key = (name.clone(), namespace.clone());
-        let (fleet, joined) = fleets.entry(key).or_insert_with(|| {
-            let name = name.clone();
+        let (fleet, joined) = fleets.entry(name.clone()).or_insert_with(|| {
             let fleet = Fleet {
-                name,
-                namespace,
+                name: name.clone(),
+                namespace: lease.namespace().unwrap_or_default(),
                 ..Fleet::default()
             };
             (fleet, None)
@@ -251,13 +242,18 @@ fn fleets(leases: &[Lease], now: Timestamp) -> Vec<Fleet> {
         let renewed = spec.and_then(|it| it.renew_time.as_ref()).map(|it| it.0);
         fleet.renewed = fleet.renewed.max(renewed);
         let annotations = lease.annotations();
-        if let Some(holder) = holder(lease, now) {
+        let holder = holder(lease, now);
+        let is_held = holder.is_some();
+        fleet.has_expired |= !is_held && is_somebodys(lease);
+        if let Some(holder) = holder {
             fleet.replicas.insert(holder.instance);
             let version = annotations.get(RUNS_VERSION).cloned().unwrap_or_default();
             *fleet.versions.entry(version).or_default() += 1;
         }
+        // Those of a replica that runs count more than those of one that does not.
         let acquired = spec.and_then(|it| it.acquire_time.as_ref()).map(|it| it.0);
-        if joined.is_none() || *joined < acquired {
+        let acquired = Some((is_held, acquired));
+        if *joined < acquired {
             *joined = acquired;
             let settings = annotations.get(RUNS_WITH);
             fleet.settings = settings.map(|text| {
@@ -268,13 +264,23 @@ fn fleets(leases: &[Lease], now: Timestamp) -> Vec<Fleet> {
     fleets.into_values().map(|(fleet, _)| fleet).collect()
 }
 
+/// Returns true if a replica has not given its Lease back.
+fn is_somebodys(lease: &Lease) -> bool {
+    let holder = lease
+        .spec
+        .as_ref()
+        .and_then(|it| it.holder_identity.as_ref());
+    holder.is_some_and(|it| !it.is_empty())
+}
+
 /// Returns the replica that holds a Lease.
 fn holder(lease: &Lease, now: Timestamp) -> Option<Holder> {
     let spec = lease.spec.as_ref()?;
     let holder = spec.holder_identity.as_ref().filter(|it| !it.is_empty())?;
     let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
     let age = now.duration_since(spec.renew_time.as_ref()?.0);
-    (age <= lasts.saturating_add(SKEW)).then(|| Holder::parse(holder))
+    let is_valid = -SKEW <= age && age <= lasts.saturating_add(SKEW);
+    is_valid.then(|| Holder::parse(holder))
 }
 
 #[cfg(test)]
@@ -308,7 +314,7 @@ mod tests {
     fn seen(leases: &[Lease]) -> Fleets {
         Fleets {
             all: fleets(leases, NOW),
-            limit: None,
+            place: "osm".to_owned(),
         }
     }
 
@@ -340,8 +346,11 @@ mod tests {
         assert_eq!(why, Unserved::NoManager);
         assert!(text.contains("fleet canary") && text.contains("since 1969-12-31T23:58:40Z"));
         let gone = serving(&fleets, Some("gone"));
-        assert_eq!(unserved(&gone), Some(Unserved::NoManager));
+        assert_eq!(unserved(&gone), Some(Unserved::NoLease));
+        assert!(fleets.named(Some("canary")).unwrap().has_expired);
         assert_eq!(serving(&fleets, None), Serving::Unknown);
+        let future = seen(&[a_lease(("osm", "a_1"), -90, None)]);
+        assert!(!future.all()[0].runs(), "somebody has set its clock");
         let nobody = serving(&seen(&[a_lease(("osm", ""), 0, None)]), None);
         assert_eq!(unserved(&nobody), Some(Unserved::NoManager), "it left");
     }
@@ -353,16 +362,6 @@ mod tests {
         assert_eq!(unserved(&found), Some(Unserved::NotWatched));
         let lisbon = fleets.serving(&TenantId::new("lisbon"), Some("osm"));
         assert_eq!(lisbon, Serving::By("a".to_owned()));
-    }
-
-    #[test]
-    fn what_leases_in_other_namespaces_say_is_not_known() {
-        let limited = Fleets {
-            limit: Some(("osm".to_owned(), "forbidden".to_owned())),
-            ..seen(&[a_lease(("osm", "a_1"), 0, None)])
-        };
-        assert_eq!(serving(&limited, Some("canary")), Serving::Unknown);
-        assert_eq!(serving(&limited, Some("osm")), Serving::By("a".to_owned()));
     }
 
     #[test]
@@ -378,7 +377,7 @@ mod tests {
         let other = chosen(Some("canary")).settings().unwrap_err().to_string();
         assert!(other.contains("use the manager's release"), "{other}");
         let why = fleets.choose(Some("gone")).unwrap_err().to_string();
-        assert!(why.contains("canary (in osm), osm (in osm)"), "{why}");
+        assert!(why.contains("canary, osm"), "{why}");
         let both = [running[0].clone(), a_lease(("canary", "c_1"), 0, None)];
         let why = seen(&both).choose(None).unwrap_err().to_string();
         assert!(why.contains("--fleet"), "{why}");
@@ -388,8 +387,9 @@ mod tests {
     #[test]
     fn the_settings_are_those_of_the_replica_that_joined_last() {
         let fleets = seen(&[
-            a_lease(("osm", "a_1"), 0, Some(LISBON)),
+            a_lease(("osm", "a_1"), 30, Some(LISBON)),
             a_lease(("osm", "b_1"), 60, Some(EVERYTHING)),
+            a_lease(("osm", ""), 0, Some(EVERYTHING)),
         ]);
         let found = fleets.all()[0].settings().unwrap();
         assert_eq!(found.namespaces, ["lisbon"]);

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use anyhow::bail;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -20,6 +21,9 @@ pub struct Selection {
     pub namespaces: Vec<String>,
     /// The label selector of their WorkerClusters.
     pub labels: Option<String>,
+    /// True if the namespaces are those that the manager watches, some of which may have no tenant
+    /// yet.
+    pub is_watched: bool,
 }
 
 impl Selection {
@@ -65,7 +69,8 @@ impl Selection {
         };
         for (namespace, api) in self.apis(client) {
             let listed = list_own(&api, self.params()).await?;
-            if let (Some(namespace), true) = (namespace, listed.is_empty()) {
+            let is_missing = listed.is_empty() && !self.is_watched;
+            if let (Some(namespace), true) = (namespace, is_missing) {
                 ensure_namespace(client, &namespace).await?;
             }
             all.objects.extend(listed.objects);
@@ -85,17 +90,23 @@ pub(super) fn registration_of(own: &WorkerCluster) -> (Option<String>, String) {
 ///
 /// # Errors
 ///
-/// The WorkerClusters cannot be listed.
+/// The WorkerClusters cannot be listed, or one of them cannot be decoded.
 pub async fn registrations(
     source: &KubeconfigSource,
     selection: &Selection,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let client = ClusterClient::management(source).await?.client;
-    let owns = selection.worker_clusters(&client).await?.objects;
-    let names = owns.iter().map(registration_of);
-    Ok(names
-        .map(|(namespace, name)| (namespace.unwrap_or_default(), name))
-        .collect())
+    let listed = selection.worker_clusters(&client).await?;
+    if let Some(unreadable) = listed.unreadable.first() {
+        bail!(
+            "WorkerCluster {}/{} cannot be decoded: use the version of osm that wrote it",
+            unreadable.namespace.as_deref().unwrap_or_default(),
+            unreadable.name.as_deref().unwrap_or_default()
+        );
+    }
+    let names = listed.objects.iter().map(registration_of);
+    let names = names.map(|(namespace, name)| (namespace.unwrap_or_default(), name));
+    Ok(names.collect())
 }
 
 /// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.

@@ -10,7 +10,7 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    Client, ResourceExt,
+    ResourceExt,
     api::ObjectMeta,
     core::DeserializeGuard,
     runtime::{
@@ -126,27 +126,16 @@ pub async fn list(
 ) -> anyhow::Result<Listed> {
     let management = ClusterClient::management(source).await?;
     let listed = selection.worker_clusters(&management.client).await?;
-    let (fleets, remark) = fleets(&management.client, manager).await;
-    let served = listed
-        .objects
-        .iter()
-        .map(|own| serving(row(own), fleets.as_ref()));
+    let fleets = Fleets::read(&management.client, manager).await;
+    let known = fleets.as_ref().ok();
+    let served = (listed.objects.iter()).map(|own| serving(row(own), known));
     let mut rows: Vec<Row> = served
         .chain(listed.unreadable.iter().map(unreadable_row))
         .collect();
     rows.sort_by_cached_key(key);
+    let remark = fleets.err();
+    let remark = remark.map(|error| whole(error.as_ref()).to_string());
     Ok(Listed { rows, remark })
-}
-
-/// Returns the fleets, if the user may see them, and what is not known about them.
-async fn fleets(client: &Client, manager: &str) -> (Option<Fleets>, Option<String>) {
-    match Fleets::read(client, manager).await {
-        Ok(fleets) => {
-            let limit = fleets.limit();
-            (Some(fleets), limit)
-        }
-        Err(error) => (None, Some(whole(error.as_ref()).to_string())),
-    }
 }
 
 /// Returns a row with who serves the tenant. What the status of one that nobody serves says was
@@ -205,14 +194,14 @@ pub async fn watch(
         events.map(move |event| (limit.clone(), event)).boxed()
     });
     let mut events = stream::select_all(watches);
-    let mut known = Known::new(fleets(&client, manager).await.0);
+    let mut known = Known::new(Fleets::read(&client, manager).await.ok());
     let mut listed = BTreeSet::new();
     let mut reread = tokio::time::interval(REREAD);
     loop {
         let next = tokio::select! {
             next = events.next() => next,
             _ = reread.tick(), if to_list == 0 => {
-                known.served_by(fleets(&client, manager).await.0, handler)?;
+                known.served_by(Fleets::read(&client, manager).await.ok(), handler)?;
                 continue;
             }
         };

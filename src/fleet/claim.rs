@@ -176,10 +176,16 @@ pub async fn claim(
 
 /// Returns true if we still hold the claim, or if it cannot be read.
 pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
-    match holder(client).await {
-        Ok(holder) => holder == Some(claimant.text()),
-        Err(_) => true,
-    }
+    is_held(client, claimant).await.unwrap_or(true)
+}
+
+/// Returns true if we hold the claim.
+///
+/// # Errors
+///
+/// A call to the API server fails.
+pub async fn is_held(client: &Client, claimant: &Claimant) -> Result<bool, kube::Error> {
+    Ok(holder(client).await? == Some(claimant.text()))
 }
 
 /// Returns true if somebody else holds the claim.

@@ -17,7 +17,7 @@ use crate::telemetry::metrics::{
     Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
 };
 use crate::tenant::{
-    report::Report,
+    report::{ConditionState, Report},
     summary::State,
     summary::{self, FleetSummary, Row, ServedTenant, Sort},
 };
@@ -167,7 +167,8 @@ fn machines(report: &Report) -> Option<MachineState> {
 
 fn connection(report: &Report) -> Connection {
     let connected = report.findings.get(&ConditionType::Connected);
-    if connected.is_some_and(|finding| finding.holds) {
+    let answers = |it: &ConditionState| it.holds || it.reason == Reason::CredentialRefused;
+    if connected.is_some_and(answers) {
         Connection::Up
     } else {
         Connection::Down

@@ -12,7 +12,7 @@ use crate::fixtures::a_machine_deployment;
 use crate::process::Manager;
 use crate::stage::{Stage, Tenant};
 use crate::wait;
-use crate::world::World;
+use crate::world::{IN_WORKER, World};
 
 /// Only on request do machine deployments keep the finalizer. It is said how that ends.
 pub async fn keep((admin, tenant): (&Admin, &Tenant), remove: &[&str]) {
@@ -62,6 +62,7 @@ pub async fn tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeco
         tenant.is_current("workers").await;
     }
     manager.stop().await;
+    nothing_is_changed_in_another_cluster(&tenants).await;
     for tenant in &tenants {
         let admin = Admin::of(tenant);
         let osm = async |line: &str| {
@@ -97,5 +98,32 @@ pub async fn tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeco
         );
         tenant.delete("workers").await;
         wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    }
+}
+
+/// Somebody has put the kubeconfig of another cluster into a registration, or edited a claim.
+async fn nothing_is_changed_in_another_cluster([berlin, lisbon]: &[Tenant; 2]) {
+    let remove = [
+        "tenant",
+        "remove",
+        "--all",
+        "--yes",
+        "-n",
+        &berlin.namespace,
+    ];
+    let right = berlin.worker.kubeconfig(IN_WORKER).await;
+    let wrong = lisbon.worker.kubeconfig(IN_WORKER).await;
+    berlin.set_kubeconfig(&wrong).await;
+    let refused = Admin::of(berlin).osm(&remove).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.err.contains("leads to another cluster"),
+        "{refused:?}"
+    );
+    berlin.set_kubeconfig(&right).await;
+    for tenant in [berlin, lisbon] {
+        assert_eq!(list(&tenant.registrations()).await.len(), 1);
+        let workers = get(&tenant.machine_deployments(), "workers").await;
+        assert!(workers.finalizers().contains(&FINALIZER.to_owned()));
     }
 }

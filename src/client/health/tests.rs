@@ -194,7 +194,6 @@ async fn a_connection_that_is_closed_after_a_refusal_is_part_of_the_refusal() {
     }
     unreachable(&std::io::Error::other("no route")).await;
     assert_eq!(said(&tenant_status).1, Reason::Unreachable);
-    answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
     unreachable(&closed().await).await;
     assert_eq!(said(&tenant_status).1, Reason::Unreachable);
 }

@@ -187,7 +187,8 @@ async fn grant(client: &Client, namespace: &str) -> String {
         _ => String::new(),
     };
     let apply = if namespace == NAMESPACE {
-        "osm rbac management | kubectl apply --server-side -f -"
+        "osm rbac management | kubectl apply --server-side -f -; osm rbac \
+         management-all-namespaces | kubectl apply --server-side -f -"
     } else {
         "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade"
     };

@@ -114,6 +114,7 @@ fn state(place: &str, own: &WorkerCluster, by: By<'_>) -> Vec<Check> {
     if let Some(Serving::Nobody(unserved, why)) = serving {
         let fix = match unserved {
             Unserved::NoManager => "see the check of replicas above",
+            Unserved::NoLease => "pass --manager-namespace if its manager runs elsewhere",
             Unserved::NotWatched => {
                 "start the manager for this namespace, too, or remove the tenant"
             }

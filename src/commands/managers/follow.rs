@@ -44,15 +44,14 @@ impl<F> Followed<F> {
         if let Some(namespace) = named.find(|it| !settings.watches(it)) {
             bail!("{}", not_watched(name, namespace));
         }
-        let namespaces = if selection.namespaces.is_empty() {
-            settings.namespaces.clone()
-        } else {
-            selection.namespaces
-        };
-        Ok(Selection {
-            namespaces,
-            ..selection
-        })
+        if selection.namespaces.is_empty() {
+            return Ok(Selection {
+                namespaces: settings.namespaces.clone(),
+                is_watched: true,
+                ..selection
+            });
+        }
+        Ok(selection)
     }
 }
 

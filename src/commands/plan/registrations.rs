@@ -125,7 +125,8 @@ pub(super) async fn registrations(
         });
         all.collect::<Vec<_>>().join(", and ")
     };
-    for namespace in &selection.namespaces {
+    let named = selection.namespaces.iter();
+    for namespace in named.filter(|_| !selection.is_watched) {
         let is_there = |it: &&Registered| it.secret.namespace().as_ref() == Some(namespace);
         if all.iter().find(is_there).is_none() {
             ensure_namespace(client, namespace).await?;

@@ -1,6 +1,7 @@
 //! Removes a tenant: describes what will happen, deletes the registration, waits until the manager
 //! has released the cluster, and deletes what [`super::tenant_add`] created.
 
+mod registration;
 mod remove_prerequisites;
 mod status;
 mod unserved;
@@ -16,9 +17,11 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use self::{remove_prerequisites::remove_prerequisites, status::removed};
+use self::{
+    registration::Registration, remove_prerequisites::remove_prerequisites, status::removed,
+};
 use crate::api::{
-    names::{CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
+    names::CLOUD_INIT_SETTINGS,
     worker_cluster::{Home, OnRemoval, WorkerCluster},
 };
 use crate::commands::cluster_client::{
@@ -55,8 +58,10 @@ pub struct RemoveParams {
     pub patience: Duration,
     /// The manager's ServiceAccount. Its Leases say whether it runs.
     pub manager: ServiceAccountName,
-    /// The manager's rules for kubeconfigs.
-    pub rules: AccessRules,
+    /// States whether the manager is known to be gone, whatever its Leases say.
+    pub without_manager: bool,
+    /// The manager's rules for kubeconfigs, or why they are not known.
+    pub rules: Result<AccessRules, String>,
     /// The keys under which the registration may have its kubeconfig.
     pub keys: Vec<String>,
 }
@@ -118,10 +123,11 @@ impl TenantRemoval {
         self.refuse_another_cluster(own.as_ref()).await?;
         let policy = self.policy(own.as_ref());
         let mut unserved = None;
-        if let (Some(own), Some(_)) = (&own, &registration) {
-            unserved = self.unserved(own).await;
+        if let (Some(own), Some(registration)) = (&own, &registration) {
+            unserved = self.unserved(own).await?;
             if unserved.is_none() {
                 self.refuse_silent_cluster(own, policy)?;
+                ensure!(registration.is_ours, "{}", self.anothers());
             }
         }
         let mut question = self.describe(own.as_ref(), policy).to_vec();
@@ -133,7 +139,7 @@ impl TenantRemoval {
         if ask(&question) == Answer::No {
             return Ok(Answer::No);
         }
-        let found = (registration.as_deref(), own.as_ref());
+        let found = (registration.as_ref(), own.as_ref());
         let mut removal = self
             .unregister(found, (policy, unserved.is_some()), progress)
             .await?;
@@ -176,7 +182,7 @@ impl TenantRemoval {
     /// Deletes the registration, and returns what happened to the worker cluster.
     async fn unregister(
         &self,
-        found: (Option<&str>, Option<&WorkerCluster>),
+        found: (Option<&Registration>, Option<&WorkerCluster>),
         (policy, is_unserved): (OnRemoval, bool),
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Option<Removal>> {
@@ -196,12 +202,12 @@ impl TenantRemoval {
             self.delete_registration(registration, progress).await?;
             return self.wait(own, progress).await;
         }
-        let mut removal = None;
-        if policy != OnRemoval::Keep {
-            let worker = self.worker_or_registered(own).await?;
-            let how = (own.spec.home, policy);
-            removal = Some(self.give_back(&worker, how, progress).await?);
-        }
+        // A manager that starts now does the same.
+        self.patch_policy(own, policy).await?;
+        let removal = match policy {
+            OnRemoval::Keep => None,
+            policy => Some(self.give_back_unserved(own, policy, progress).await?),
+        };
         self.delete_registration(registration, progress).await?;
         Ok(removal)
     }
@@ -223,10 +229,7 @@ impl TenantRemoval {
         (home, policy): (Home, OnRemoval),
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Removal> {
-        let claimant = Claimant {
-            management_uid: self.management.cluster_uid().await?,
-            tenant: TenantId::new(&self.params.namespace),
-        };
+        let claimant = self.claimant().await?;
         // Finalizers do not say for whom they are.
         let is_anothers = claim::is_anothers(worker, &claimant).await;
         ensure!(
@@ -247,6 +250,13 @@ impl TenantRemoval {
         let (removal, message) = done.context("cannot give the worker cluster back")?;
         progress(format!("worker cluster: {message}"));
         Ok(removal)
+    }
+
+    async fn claimant(&self) -> anyhow::Result<Claimant> {
+        Ok(Claimant {
+            management_uid: self.management.cluster_uid().await?,
+            tenant: TenantId::new(&self.params.namespace),
+        })
     }
 
     fn describe(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {
@@ -299,18 +309,6 @@ impl TenantRemoval {
         Ok(all.find(|it| it.spec.kubeconfig_secret_ref.name == *name))
     }
 
-    async fn registration(&self) -> anyhow::Result<Option<String>> {
-        let name = &self.params.name;
-        let found = self.secrets().get_metadata_opt(name).await;
-        let found = found.with_context(|| format!("cannot look for Secret {name}"))?;
-        let is_one = |labels: &std::collections::BTreeMap<String, String>| {
-            labels.contains_key(WORKER_CLUSTER_LABEL)
-        };
-        Ok(found
-            .filter(|it| is_one(it.labels()))
-            .and_then(|it| it.uid()))
-    }
-
     /// Refuses to delete objects in a cluster that is not the tenant's.
     async fn refuse_another_cluster(&self, own: Option<&WorkerCluster>) -> anyhow::Result<()> {
         let (Some(worker), Some(own)) = (&self.worker, own) else {
@@ -348,12 +346,7 @@ impl TenantRemoval {
         if own.spec.on_removal == policy {
             return Ok(());
         }
-        let patch = Patch::Merge(json!({ "spec": { "onRemoval": policy } }));
-        let patched = self
-            .worker_clusters()
-            .patch(&own.name_any(), &PatchParams::default(), &patch)
-            .await
-            .context("cannot set spec.onRemoval of the WorkerCluster")?;
+        let patched = self.patch_policy(own, policy).await?;
         // The manager has read the field once the status has its generation.
         let generation = patched.metadata.generation;
         let has_read = |found: &WorkerCluster| {
@@ -365,12 +358,30 @@ impl TenantRemoval {
             .map(drop)
     }
 
+    async fn patch_policy(
+        &self,
+        own: &WorkerCluster,
+        policy: OnRemoval,
+    ) -> anyhow::Result<WorkerCluster> {
+        let patch = Patch::Merge(json!({ "spec": { "onRemoval": policy } }));
+        let (api, params) = (self.worker_clusters(), PatchParams::default());
+        let patched = api.patch(&own.name_any(), &params, &patch).await;
+        patched.context("cannot set spec.onRemoval of the WorkerCluster")
+    }
+
     async fn delete_registration(
         &self,
-        uid: &str,
+        registration: &Registration,
         progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
-        let params = by_uid(Some(uid.to_owned()));
+        if !registration.is_ours {
+            progress(format!(
+                "management cluster: Secret {} stays; another program has made it",
+                self.params.name
+            ));
+            return Ok(());
+        }
+        let params = by_uid(registration.uid.clone());
         let deleted = self.secrets().delete(&self.params.name, &params).await;
         deleted.context("cannot delete the registration")?;
         progress(format!(

@@ -1,37 +1,110 @@
-//! Access to a worker cluster that no manager serves: as the manager, by the registration.
+//! Hands a worker cluster back that no manager serves: as the manager would, by the registration.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::Client;
+use tokio::time::sleep;
 
 use super::TenantRemoval;
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::worker_cluster::{Home, OnRemoval, WorkerCluster};
 use crate::commands::{
     cluster_client::as_the_manager,
-    managers::{Fleets, Serving},
+    managers::{Fleets, Serving, Unserved},
     worker_access::WorkerAccess,
 };
-use crate::tenant::id::TenantId;
+use crate::fleet::{claim, engage};
+use crate::tenant::{id::TenantId, report::Removal};
+
+/// A replica renews its Lease several times within this time. By this machine's clock alone, one
+/// that runs might count as gone.
+const OBSERVED: Duration = Duration::from_secs(20);
 
 impl TenantRemoval {
     /// Returns why no manager serves the tenant. `None` if one does, or if that is not known.
-    pub(super) async fn unserved(&self, own: &WorkerCluster) -> Option<String> {
+    ///
+    /// # Errors
+    ///
+    /// Nobody would hand the worker cluster back, and this command may not.
+    pub(super) async fn unserved(&self, own: &WorkerCluster) -> anyhow::Result<Option<String>> {
+        if self.params.without_manager {
+            return Ok(Some("no manager is waited for".to_owned()));
+        }
         let namespace = &self.params.manager.namespace;
-        let fleets = Fleets::read(&self.management.client, namespace)
-            .await
-            .ok()?;
+        let read = async || Fleets::read(&self.management.client, namespace).await;
+        let Ok(fleets) = read().await else {
+            return Ok(None);
+        };
         let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
         match fleets.serving(&TenantId::new(&self.params.namespace), fleet) {
-            Serving::Nobody(_, why) => Some(why),
-            Serving::By(_) | Serving::Unknown => None,
+            Serving::By(_) | Serving::Unknown => Ok(None),
+            Serving::Nobody(Unserved::NotWatched, why) => bail!(
+                "{why}, so that it would not hand the worker cluster back: start a manager that \
+                 watches the namespace"
+            ),
+            Serving::Nobody(Unserved::NoLease, why) => bail!(
+                "{why}; if no manager runs any more, give --without-manager, and this command \
+                 hands the worker cluster back itself"
+            ),
+            Serving::Nobody(Unserved::NoManager, why) => {
+                let before = fleets.named(fleet);
+                if before.is_some_and(|it| it.has_expired) {
+                    sleep(OBSERVED).await;
+                    let now = read().await?;
+                    let renewed = now.named(fleet).map(|it| it.renewed);
+                    if renewed != before.map(|it| it.renewed) {
+                        return Ok(None);
+                    }
+                }
+                Ok(Some(why))
+            }
         }
+    }
+
+    /// Hands the worker cluster back if it was ever engaged.
+    pub(super) async fn give_back_unserved(
+        &self,
+        own: &WorkerCluster,
+        policy: OnRemoval,
+        progress: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<Removal> {
+        let home = own.spec.home;
+        let known = own.status.as_ref().and_then(|it| it.cluster_uid.clone());
+        if let Some(known) = known {
+            let worker = self.worker_or_registered(own).await?;
+            let found = engage::identity(&worker, home).await;
+            let found = found.context("cannot read which cluster this is")?;
+            ensure!(
+                found.as_ref() == Some(&known),
+                "the kubeconfig leads to another cluster than the WorkerCluster is about, which \
+                 has the uid {known}; nothing was changed in it"
+            );
+            // The Lease of a home says itself whose it is.
+            let held = claim::is_held(&worker, &self.claimant().await?).await;
+            let held = held.context("cannot read the claim on the worker cluster");
+            if home == Home::Worker || held? {
+                return self.give_back(&worker, (home, policy), progress).await;
+            }
+        }
+        progress(
+            "worker cluster: it is not claimed for this tenant, and stays as it is".to_owned(),
+        );
+        Ok(Removal::NeverEngaged)
     }
 
     /// Returns a client for the worker cluster: that of `--worker-kubeconfig`, or else one with the
     /// registered kubeconfig.
-    pub(super) async fn worker_or_registered(&self, own: &WorkerCluster) -> anyhow::Result<Client> {
+    async fn worker_or_registered(&self, own: &WorkerCluster) -> anyhow::Result<Client> {
         if let Some(worker) = &self.worker {
             return Ok(worker.client.clone());
         }
+        let rules = self.params.rules.as_ref().map_err(|why| {
+            anyhow!(
+                "the manager's rules for kubeconfigs are not known, so that the registered one is \
+                 not used: {why}. Repeat this with --worker-kubeconfig, or with --without-manager \
+                 and the manager's flags"
+            )
+        })?;
         let found = self.secrets().get(&self.params.name).await;
         let secret = found.context("cannot read the registration")?;
         let keys: Vec<&str> = self.params.keys.iter().map(String::as_str).collect();
@@ -41,10 +114,10 @@ impl TenantRemoval {
             credentials: own.spec.credentials,
         };
         let manager = (&self.management.client, &self.params.manager);
-        let access = registered.access_of(manager, &self.params.rules).await;
+        let access = registered.access_of(manager, rules).await;
         let access = access.context(
             "cannot use the registered kubeconfig; repeat this with --worker-kubeconfig",
         )?;
-        as_the_manager(&access, &self.params.rules)
+        as_the_manager(&access, rules)
     }
 }
