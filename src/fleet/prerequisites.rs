@@ -310,7 +310,10 @@ mod tests {
             PrerequisiteError::of(source, ("secret".to_owned(), "one".to_owned())).message()
         };
         let shown = denied("RBAC: no role");
-        assert!(shown.contains("; run `osm rbac worker | kubectl"), "{shown}");
+        assert!(
+            shown.contains("; run `osm rbac worker | kubectl"),
+            "{shown}"
+        );
         assert!(
             shown.contains("): the API server says `RBAC: no role"),
             "{shown}"
