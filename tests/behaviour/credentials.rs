@@ -94,7 +94,8 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
     assert_eq!(parts(&tenant, &made).await, Vec::<String>::new());
     let said = tenant.says("NodeCredentials", "False", "Forbidden").await;
     let said = message(&said, "NodeCredentials");
-    assert!(said.contains(RIGHTS), "it says what to do: {said}");
+    let command = "osm rbac worker-node-credentials";
+    assert!(said.contains(command), "it says what to do: {said}");
     // Deleting it takes no rights that are not there.
     tenant.delete("workers").await;
     wait::for_absence(&tenant.machine_deployments(), "workers").await;

@@ -74,7 +74,7 @@ pub async fn what_no_manager_serves_is_not_called_ready(world: &'static World) {
 }
 
 pub async fn commands_judge_with_the_settings_of_the_manager(world: &'static World) {
-    let stage = Stage::open(world, "settings");
+    let stage = Stage::open(world, "published");
     let tenant = stage.tenant().await;
     let defaults = a_file("pauseImage: registry.example/pause:3.10\n");
     let file = ["--tenant-defaults", path(&defaults)];
@@ -86,7 +86,7 @@ pub async fn commands_judge_with_the_settings_of_the_manager(world: &'static Wor
     // No flag says with which label, and that its server may be on this machine.
     let plan = admin.osm_about(of, &[&["plan"][..], &file].concat()).await;
     assert_eq!(plan.code, Some(0), "{plan:?}");
-    has(&plan, "note: the settings are those of fleet settings\n");
+    has(&plan, "note: the settings are those of fleet published\n");
     let without = admin.osm_about(of, &["plan"]).await;
     assert_eq!(without.code, Some(1), "{without:?}");
     has(&without, "the manager runs with --tenant-defaults");
@@ -98,7 +98,7 @@ pub async fn commands_judge_with_the_settings_of_the_manager(world: &'static Wor
         Some(0),
         "it has no machine deployment: {other:?}"
     );
-    has(&other, "fleet settings, but for --tenant-defaults\n");
+    has(&other, "fleet published, but for --tenant-defaults\n");
     let doctor = admin.osm_about(of, &["doctor", "--without-manager"]).await;
     has(&doctor, "only --allow-loopback-servers accepts");
     manager.stop().await;

@@ -205,7 +205,8 @@ async fn what_a_reconcile_is_for_and_how_its_render_ends_is_counted() {
 async fn what_was_known_of_a_tenant_goes_with_it() {
     let measured = Measured::start().await;
     measured.serve_workers().await;
-    let last_success = r#"osm_cluster_last_success_timestamp_seconds{cluster="berlin/berlin"}"#;
+    let last_success = "osm_cluster_last_success_timestamp_seconds\
+                        {worker_cluster=\"berlin/berlin\",cluster=\"berlin/berlin\"}";
     assert!(measured.find(last_success).is_some());
     assert_eq!(measured.value("osm_bootstrap_tokens"), 1);
     let registration = object("secrets", "berlin", "berlin");
