@@ -432,7 +432,7 @@ impl TenantRemoval {
             if Instant::now() >= deadline {
                 bail!(
                     "the manager {not_yet} after {} s; does it run? osm tenants shows its state, \
-                     and this command may be repeated",
+                     and this command may be repeated, with --without-manager if it is gone",
                     self.params.patience.as_secs()
                 );
             }

@@ -37,14 +37,11 @@ impl TenantRemoval {
         };
         let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
         match fleets.serving(&TenantId::new(&self.params.namespace), fleet) {
-            Serving::By(_) | Serving::Unknown => Ok(None),
+            // Its manager may run in another namespace.
+            Serving::By(_) | Serving::Unknown | Serving::Nobody(Unserved::NoLease, _) => Ok(None),
             Serving::Nobody(Unserved::NotWatched, why) => bail!(
                 "{why}, so that it would not hand the worker cluster back: start a manager that \
                  watches the namespace"
-            ),
-            Serving::Nobody(Unserved::NoLease, why) => bail!(
-                "{why}; if no manager runs any more, give --without-manager, and this command \
-                 hands the worker cluster back itself"
             ),
             Serving::Nobody(Unserved::NoManager, why) => {
                 let before = fleets.named(fleet);
