@@ -1,21 +1,19 @@
 //! `osm adopt`: hands clusters that another manager serves over, and back.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, process::ExitCode, time::Duration};
+use std::{num::NonZeroUsize, process::ExitCode, time::Duration};
 
 use clap::{Args, Command, Subcommand};
 
 use super::{
     clusters::{FollowFlags, MANAGER},
     output,
-    plan::{hide_flags_of_run, lines},
+    plan::{hide_flags_of_run, lines, question},
     progress::Progress,
 };
 use crate::commands::{
     adopt_kkp::{Action, Direction, Ended, HandOver, Step, command, hand_over, look},
-    cluster_client::KubeconfigSource,
     count::Count,
-    managers::follow::Followed,
-    plan::{Answer, Question, Supposed},
+    plan::Answer,
     selection::Selection,
 };
 use crate::settings::RunFlags;
@@ -108,10 +106,6 @@ pub(super) fn run(command: AdoptCommand) -> anyhow::Result<ExitCode> {
 
 impl KkpFlags {
     async fn hand_over(self) -> anyhow::Result<HandOver> {
-        let management = KubeconfigSource {
-            kubeconfig: self.run.kubeconfig.clone(),
-            context: self.context,
-        };
         // No user cluster of KKP trusts its seed instead of a credential.
         let manager = ServiceAccountName {
             namespace: MANAGER.to_owned(),
@@ -121,16 +115,8 @@ impl KkpFlags {
             namespaces: self.run.namespaces,
             ..Selection::default()
         };
-        let about = (manager.namespace.as_str(), &selection);
-        let followed: Followed<RunFlags> = self.follow.follow(&management, about).await?;
-        let question = Question {
-            manager,
-            management,
-            selection: followed.limit(selection)?,
-            settings: followed.flags.check()?,
-            profiles: BTreeMap::new(),
-            defaults: Supposed::Nothing,
-        };
+        let access = (self.run.kubeconfig, self.context);
+        let question = question(&self.follow, access, (manager, selection)).await?;
         Ok(HandOver {
             question,
             ids: self.clusters,

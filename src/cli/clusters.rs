@@ -93,15 +93,10 @@ pub(super) struct FollowFlags {
     typed: TypedFlags,
     /// Use only the settings of this command's flags, and not those that the manager publishes
     #[arg(long)]
-    without_manager: bool,
+    pub(super) without_manager: bool,
 }
 
 impl FollowFlags {
-    /// Returns true if the manager is not to be asked.
-    pub(super) fn is_without_manager(&self) -> bool {
-        self.without_manager
-    }
-
     /// Returns the flags with the manager's settings, and prints whose settings they are.
     pub(super) async fn follow<F: Args>(
         &self,

@@ -1,6 +1,6 @@
 //! `osm explain`: explains why a machine deployment has its current state.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 
@@ -8,16 +8,14 @@ use super::{
     clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     output,
-    plan::{machine_deployment, resource},
+    plan::{machine_deployment, question, resource},
     progress::Progress,
     table::{Cell, Table, Text},
 };
 use crate::commands::{
-    cluster_client::KubeconfigSource,
     count::Count,
-    managers::follow::Followed,
     plan::{
-        Question, Supposed, Verdict,
+        Verdict,
         explain::{Explanation, Input, explain},
     },
 };
@@ -50,26 +48,13 @@ pub(super) struct ExplainFlags {
 }
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
-    let management = KubeconfigSource {
-        kubeconfig: flags.run.kubeconfig.clone(),
-        context: flags.context,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let manager = flags.manager.account();
-    let selection = flags.scope.selection(flags.run.namespaces);
-    let about = (manager.namespace.as_str(), &selection);
-    let followed = flags.follow.follow(&management, about);
-    let followed: Followed<RunFlags> = runtime.block_on(followed)?;
-    let question = Question {
-        manager,
-        selection: followed.limit(selection)?,
-        management,
-        settings: followed.flags.check()?,
-        profiles: BTreeMap::new(),
-        defaults: Supposed::Nothing,
-    };
+    let selection = flags.scope.selection(flags.run.namespaces.clone());
+    let about = (flags.manager.account(), selection);
+    let question = question(&flags.follow, (flags.run.kubeconfig, flags.context), about);
+    let question = runtime.block_on(question)?;
     let (progress, count) = (Progress::new(), Count::default());
     let found = explain(&question, &flags.machine_deployment, &count);
     let found = runtime.block_on(progress.counting(&count, found))?;

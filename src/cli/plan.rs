@@ -1,6 +1,6 @@
 //! `osm plan`: shows what reconciles would write into live clusters, without writing it.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Command};
 
@@ -15,8 +15,10 @@ use crate::commands::{
     count::Count,
     managers::follow::Followed,
     plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
+    selection::Selection,
 };
 use crate::settings::RunFlags;
+use crate::tenant::access::renewal::ServiceAccountName;
 
 /// The flags of `osm plan`.
 #[derive(Args, Debug)]
@@ -60,29 +62,20 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         let profile = input::profile(file)?;
         profiles.insert(profile.name, profile.spec);
     }
-    let management = KubeconfigSource {
-        kubeconfig: flags.run.kubeconfig.clone(),
-        context: flags.context,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let manager = flags.manager.account();
-    let selection = flags.scope.selection(flags.run.namespaces);
-    let about = (manager.namespace.as_str(), &selection);
-    let followed = flags.follow.follow(&management, about);
-    let followed: Followed<RunFlags> = runtime.block_on(followed)?;
+    let selection = flags.scope.selection(flags.run.namespaces.clone());
+    let about = (flags.manager.account(), selection);
+    let question = question(&flags.follow, (flags.run.kubeconfig, flags.context), about);
     let question = Question {
-        manager,
-        selection: followed.limit(selection)?,
-        settings: followed.flags.check()?,
-        management,
         profiles,
         defaults: if flags.with_defaults {
             Supposed::Installed
         } else {
             Supposed::Nothing
         },
+        ..runtime.block_on(question)?
     };
     let (progress, count) = (Progress::new(), Count::default());
     let answers = runtime.block_on(progress.counting(&count, plan(&question, &count)))?;
@@ -96,6 +89,32 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         }
     })?;
     Ok(code(&answers))
+}
+
+/// Returns what the manager's reconciles of the selected tenants would do, as a question.
+///
+/// # Errors
+///
+/// The manager's settings cannot be learnt, or a flag is invalid.
+pub(super) async fn question(
+    follow: &FollowFlags,
+    (kubeconfig, context): (Option<PathBuf>, Option<String>),
+    (manager, selection): (ServiceAccountName, Selection),
+) -> anyhow::Result<Question> {
+    let management = KubeconfigSource {
+        kubeconfig,
+        context,
+    };
+    let about = (manager.namespace.as_str(), &selection);
+    let followed: Followed<RunFlags> = follow.follow(&management, about).await?;
+    Ok(Question {
+        selection: followed.limit(selection)?,
+        settings: followed.flags.check()?,
+        manager,
+        management,
+        profiles: BTreeMap::new(),
+        defaults: Supposed::Nothing,
+    })
 }
 
 /// The flags of `osm run` on which the answer can depend.

@@ -21,7 +21,7 @@ use super::{
 use crate::api::worker_cluster::{Credentials, OnRemoval};
 use crate::commands::{
     selection::{Selection, registrations},
-    tenant_add::{self, Answer, RemoveParams, Rights},
+    tenant_add::{self, Answer, Known, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
 use crate::telemetry::chain::whole;
@@ -354,6 +354,11 @@ async fn to_remove(flags: RemoveFlags) -> anyhow::Result<Vec<RemoveParams>> {
         Ok(followed) => (followed.flags, None),
         Err(error) => (flags.run, Some(whole(error.as_ref()).to_string())),
     };
+    let known = if flags.follow.without_manager {
+        Known::Gone
+    } else {
+        tenant_add::observe(&management, &manager.namespace).await?
+    };
     let worker = flags
         .worker_kubeconfig
         .map(|kubeconfig| flags.worker.source(kubeconfig));
@@ -370,7 +375,7 @@ async fn to_remove(flags: RemoveFlags) -> anyhow::Result<Vec<RemoveParams>> {
             }),
             patience: flags.wait,
             manager: manager.clone(),
-            without_manager: flags.follow.is_without_manager(),
+            known: known.clone(),
             rules: match &unknown {
                 Some(why) => Err(why.clone()),
                 None => Ok(of_run.reach.rules()?),

@@ -3,12 +3,16 @@
 
 pub mod follow;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+use tokio::time::{Instant, sleep};
 
 use crate::api::names::{FLEET_LABEL, RUNS_VERSION, RUNS_WITH};
 use crate::client::pages;
@@ -18,6 +22,10 @@ use crate::tenant::id::TenantId;
 
 /// A Lease counts for this much longer than it lasts: clocks of users may be wrong.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
+/// A replica renews its Lease several times within this time.
+const OBSERVED: Duration = Duration::from_secs(20);
+/// The interval between two lists of Leases that are observed.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A fleet, as its Leases show it.
 #[derive(Clone, Debug, Default)]
@@ -133,13 +141,37 @@ impl Fleets {
     ///
     /// A call to the API server fails.
     pub async fn read(client: &Client, namespace: &str) -> anyhow::Result<Self> {
-        let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), namespace);
-        let listed = pages::all(&leases, ListParams::default().labels(FLEET_LABEL)).await;
-        let listed = listed.with_context(|| format!("cannot list Leases in {namespace}"))?;
+        let leases = leases(client, namespace).await?;
         Ok(Self {
-            all: fleets(&listed.objects, Timestamp::now()),
+            all: fleets(&leases, Timestamp::now()),
             place: namespace.to_owned(),
         })
+    }
+
+    /// Lists the Leases, and waits until those that have expired by this machine's clock are
+    /// renewed, or until they have not been for a while: a replica that counts as gone after that
+    /// is gone by any clock.
+    ///
+    /// # Errors
+    ///
+    /// A call to the API server fails.
+    pub async fn observe(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let before = Self::read(client, namespace).await?;
+        let is_doubtful = |it: &Fleet| !it.runs() && it.has_expired;
+        let renewed = before.all.iter().filter_map(|it| it.renewed).max();
+        let deadline = Instant::now() + OBSERVED;
+        while before.all.iter().any(is_doubtful) && Instant::now() < deadline {
+            sleep(INTERVAL).await;
+            let leases = leases(client, namespace).await?;
+            let last = renew_times(&leases).max();
+            if let Some(last) = last.filter(|last| Some(*last) > renewed) {
+                return Ok(Self {
+                    all: fleets(&leases, last),
+                    ..before
+                });
+            }
+        }
+        Ok(before)
     }
 
     /// Returns all fleets.
@@ -213,11 +245,18 @@ impl Fleets {
             }
         }
     }
+}
 
-    /// Returns the fleet that writes a tenant's status.
-    pub fn named(&self, name: Option<&str>) -> Option<&Fleet> {
-        self.all.iter().find(|it| Some(it.name.as_str()) == name)
-    }
+async fn leases(client: &Client, namespace: &str) -> anyhow::Result<Vec<Lease>> {
+    let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), namespace);
+    let listed = pages::all(&leases, ListParams::default().labels(FLEET_LABEL)).await;
+    let listed = listed.with_context(|| format!("cannot list Leases in {namespace}"))?;
+    Ok(listed.objects)
+}
+
+fn renew_times(leases: &[Lease]) -> impl Iterator<Item = Timestamp> {
+    let specs = leases.iter().filter_map(|it| it.spec.as_ref());
+    specs.filter_map(|it| Some(it.renew_time.as_ref()?.0))
 }
 
 /// Whether a replica holds its Lease, and since when.
@@ -347,7 +386,7 @@ mod tests {
         assert!(text.contains("fleet canary") && text.contains("since 1969-12-31T23:58:40Z"));
         let gone = serving(&fleets, Some("gone"));
         assert_eq!(unserved(&gone), Some(Unserved::NoLease));
-        assert!(fleets.named(Some("canary")).unwrap().has_expired);
+        assert!(fleets.all().iter().any(|it| it.has_expired));
         assert_eq!(serving(&fleets, None), Serving::Unknown);
         let future = seen(&[a_lease(("osm", "a_1"), -90, None)]);
         assert!(!future.all()[0].runs(), "somebody has set its clock");
@@ -393,5 +432,35 @@ mod tests {
         ]);
         let found = fleets.all()[0].settings().unwrap();
         assert_eq!(found.namespaces, ["lisbon"]);
+    }
+
+    /// A Lease that has expired by the clock of this machine.
+    async fn observed(renewed_after: Option<Duration>) -> bool {
+        let cluster = fake_cluster::Cluster::default();
+        let put = |seconds_ago| {
+            let mut lease = a_lease(("osm", "a_1"), seconds_ago, None);
+            lease.metadata.namespace = Some("osm".to_owned());
+            let mut lease = serde_json::to_value(lease).unwrap();
+            lease["apiVersion"] = "coordination.k8s.io/v1".into();
+            lease["kind"] = "Lease".into();
+            cluster.put_raw(lease).unwrap();
+        };
+        put(900);
+        let client = cluster.client();
+        let renew = async {
+            if let Some(after) = renewed_after {
+                sleep(after).await;
+                put(890);
+            }
+        };
+        let (observed, ()) = tokio::join!(Fleets::observe(&client, "osm"), renew);
+        observed.unwrap().all()[0].runs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_renews_its_lease_runs_whatever_the_clock_here_says() {
+        assert!(observed(Some(OBSERVED / 2)).await);
+        assert!(!observed(None).await);
+        assert!(!observed(Some(OBSERVED * 2)).await);
     }
 }

@@ -29,7 +29,7 @@ use crate::tenant::{
 pub use self::{
     apply::Mode,
     prerequisites::Rights,
-    tenant_remove::{Answer, RemoveParams, remove},
+    tenant_remove::{Answer, Known, RemoveParams, observe, remove},
 };
 
 /// The worker cluster that becomes a tenant, and its settings.

@@ -159,4 +159,16 @@ async fn it_is_planned_and_examined(tenant: &Tenant) {
     let line = lines.find(|line| line.contains(&tenant.namespace) && line.contains("identity"));
     assert!(line.is_some_and(|line| line.contains("ok")), "{doctor:?}");
     assert!(!doctor.out.contains("label"), "{doctor:?}");
+    let remove = [
+        "tenant",
+        "remove",
+        "--all",
+        "--yes",
+        "-n",
+        &tenant.namespace,
+    ];
+    let refused = admin.osm(&remove).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let why = "the manager takes it from an inventory";
+    assert!(refused.err.contains(why), "{refused:?}");
 }

@@ -1,5 +1,6 @@
 //! What commands say of tenants that no manager serves, and with whose settings they judge.
 
+use kube::api::ListParams;
 use serde_json::Value;
 
 use crate::commands::{Admin, Said, a_file, path};
@@ -70,6 +71,23 @@ pub async fn what_no_manager_serves_is_not_called_ready(world: &'static World) {
     let plan = Admin::of(&tenant).osm_about(of, &["plan"]).await;
     assert_eq!(plan.code, Some(1), "{plan:?}");
     has(&plan, why);
+    let remove = [
+        "tenant",
+        "remove",
+        "--all",
+        "--yes",
+        "-n",
+        &tenant.namespace,
+    ];
+    let refused = Admin::of(&tenant).osm(&remove).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    has(&refused, "start a manager that watches the namespace");
+    if world.management.real().is_some() {
+        let of_fleet = ListParams::default().fields("status.fleet=unserved,spec.paused=false");
+        let selected = tenant.worker_clusters().list(&of_fleet).await;
+        let selected = ok(selected, "the definition has these fields");
+        assert_eq!(selected.items.len(), 1);
+    }
     manager.stop().await;
 }
 

@@ -54,16 +54,17 @@ pub async fn tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeco
 ) {
     let page = include_str!("../../docs/uninstall.md");
     let stage = Stage::open(world, "uninstall");
-    let tenants = stage.tenants(["berlin", "lisbon"]).await;
+    let [berlin, lisbon, oslo] = stage.tenants(["berlin", "lisbon", "oslo"]).await;
     let manager = Manager::start(&stage, &[]).await;
-    for tenant in &tenants {
+    for tenant in [&berlin, &lisbon, &oslo] {
         tenant.register().await;
         drop(tenant.serve(&a_machine_deployment("workers")).await);
         tenant.is_current("workers").await;
     }
     manager.stop().await;
-    nothing_is_changed_in_another_cluster(&tenants).await;
-    for tenant in &tenants {
+    nothing_is_changed_in_another_cluster(&berlin, &lisbon).await;
+    what_is_claimed_for_another_stays(&oslo).await;
+    for tenant in &[berlin, lisbon] {
         let admin = Admin::of(tenant);
         let osm = async |line: &str| {
             assert!(page.lines().any(|it| it == line), "the page has {line}");
@@ -101,8 +102,30 @@ pub async fn tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeco
     }
 }
 
-/// Somebody has put the kubeconfig of another cluster into a registration, or edited a claim.
-async fn nothing_is_changed_in_another_cluster([berlin, lisbon]: &[Tenant; 2]) {
+/// Somebody else serves it by now, and what has our finalizer there is theirs.
+async fn what_is_claimed_for_another_stays(tenant: &Tenant) {
+    let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
+    let claimed = json!({ "metadata": { "annotations": { CLAIM: "another/tenant" } } });
+    merge(&namespaces, CLOUD_INIT_SETTINGS, claimed).await;
+    let remove = [
+        "tenant",
+        "remove",
+        "--all",
+        "--yes",
+        "-n",
+        &tenant.namespace,
+    ];
+    let removed = Admin::of(tenant).osm(&remove).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let stays = "it is not claimed for this tenant, and stays as it is";
+    assert!(removed.out.contains(stays), "{removed:?}");
+    let workers = get(&tenant.machine_deployments(), "workers").await;
+    assert!(workers.finalizers().contains(&FINALIZER.to_owned()));
+    assert!(list(&tenant.registrations()).await.is_empty());
+}
+
+/// Somebody has put the kubeconfig of another cluster into a registration.
+async fn nothing_is_changed_in_another_cluster(berlin: &Tenant, lisbon: &Tenant) {
     let remove = [
         "tenant",
         "remove",

@@ -17,6 +17,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+pub use self::unserved::{Known, observe};
 use self::{
     registration::Registration, remove_prerequisites::remove_prerequisites, status::removed,
 };
@@ -58,8 +59,8 @@ pub struct RemoveParams {
     pub patience: Duration,
     /// The manager's ServiceAccount. Its Leases say whether it runs.
     pub manager: ServiceAccountName,
-    /// States whether the manager is known to be gone, whatever its Leases say.
-    pub without_manager: bool,
+    /// What is known about who serves tenants.
+    pub known: Known,
     /// The manager's rules for kubeconfigs, or why they are not known.
     pub rules: Result<AccessRules, String>,
     /// The keys under which the registration may have its kubeconfig.
@@ -124,7 +125,7 @@ impl TenantRemoval {
         let policy = self.policy(own.as_ref());
         let mut unserved = None;
         if let (Some(own), Some(registration)) = (&own, &registration) {
-            unserved = self.unserved(own).await?;
+            unserved = self.unserved(own)?;
             if unserved.is_none() {
                 self.refuse_silent_cluster(own, policy)?;
                 ensure!(registration.is_ours, "{}", self.anothers());

@@ -1,24 +1,41 @@
 //! Hands a worker cluster back that no manager serves: as the manager would, by the registration.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::Client;
-use tokio::time::sleep;
 
 use super::TenantRemoval;
 use crate::api::worker_cluster::{Home, OnRemoval, WorkerCluster};
 use crate::commands::{
-    cluster_client::as_the_manager,
+    cluster_client::{ClusterClient, KubeconfigSource, as_the_manager},
     managers::{Fleets, Serving, Unserved},
     worker_access::WorkerAccess,
 };
 use crate::fleet::{claim, engage};
 use crate::tenant::{id::TenantId, report::Removal};
 
-/// A replica renews its Lease several times within this time. By this machine's clock alone, one
-/// that runs might count as gone.
-const OBSERVED: Duration = Duration::from_secs(20);
+/// What is known about who serves tenants.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// Their Leases, as they were observed.
+    Observed(Arc<Fleets>),
+    /// Nothing: the Leases cannot be listed.
+    Unknown,
+    /// No manager runs any more, whatever its Leases say.
+    Gone,
+}
+
+/// Finds out who serves tenants. `namespace` is the manager's.
+///
+/// # Errors
+///
+/// The management cluster's kubeconfig cannot be used.
+pub async fn observe(source: &KubeconfigSource, namespace: &str) -> anyhow::Result<Known> {
+    let client = ClusterClient::management(source).await?.client;
+    let observed = Fleets::observe(&client, namespace).await;
+    Ok(observed.map_or(Known::Unknown, |it| Known::Observed(Arc::new(it))))
+}
 
 impl TenantRemoval {
     /// Returns why no manager serves the tenant. `None` if one does, or if that is not known.
@@ -26,14 +43,11 @@ impl TenantRemoval {
     /// # Errors
     ///
     /// Nobody would hand the worker cluster back, and this command may not.
-    pub(super) async fn unserved(&self, own: &WorkerCluster) -> anyhow::Result<Option<String>> {
-        if self.params.without_manager {
-            return Ok(Some("no manager is waited for".to_owned()));
-        }
-        let namespace = &self.params.manager.namespace;
-        let read = async || Fleets::read(&self.management.client, namespace).await;
-        let Ok(fleets) = read().await else {
-            return Ok(None);
+    pub(super) fn unserved(&self, own: &WorkerCluster) -> anyhow::Result<Option<String>> {
+        let fleets = match &self.params.known {
+            Known::Gone => return Ok(Some("no manager is waited for".to_owned())),
+            Known::Unknown => return Ok(None),
+            Known::Observed(fleets) => fleets,
         };
         let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
         match fleets.serving(&TenantId::new(&self.params.namespace), fleet) {
@@ -43,18 +57,7 @@ impl TenantRemoval {
                 "{why}, so that it would not hand the worker cluster back: start a manager that \
                  watches the namespace"
             ),
-            Serving::Nobody(Unserved::NoManager, why) => {
-                let before = fleets.named(fleet);
-                if before.is_some_and(|it| it.has_expired) {
-                    sleep(OBSERVED).await;
-                    let now = read().await?;
-                    let renewed = now.named(fleet).map(|it| it.renewed);
-                    if renewed != before.map(|it| it.renewed) {
-                        return Ok(None);
-                    }
-                }
-                Ok(Some(why))
-            }
+            Serving::Nobody(Unserved::NoManager, why) => Ok(Some(why)),
         }
     }
 
