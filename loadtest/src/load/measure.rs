@@ -44,9 +44,11 @@ impl Sample {
         // The page first: what it takes is then in the sample, in each one.
         let page = page(admin, "/metrics").await?;
         let series = page.lines().filter(|line| !line.starts_with('#')).count();
+        let tasks = sum(&page, "osm_tasks")?;
+        anyhow::ensure!(tasks > 0, "{admin} has no osm_tasks");
         Ok(Self {
             series: u64::try_from(series)?,
-            tasks: field(&page, "osm_tasks ")?,
+            tasks,
             ..Self::of(pid)?
         })
     }
