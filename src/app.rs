@@ -45,7 +45,7 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self, Source,
+    self, Source, Sources,
     engagement::Shared,
     fleet_summary,
     registry::Registry,
@@ -124,14 +124,10 @@ const INVENTORY_REQUESTS: RequestBudget = RequestBudget {
 ///
 /// The process cannot start, loses its Lease, or one of its own tasks panics.
 pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(settings.admin_address)
+    let address = settings.admin_address;
+    let listener = TcpListener::bind(address)
         .await
-        .with_context(|| {
-            format!(
-                "cannot listen on --admin-address {}",
-                settings.admin_address
-            )
-        })?;
+        .with_context(|| format!("cannot listen on --admin-address {address}"))?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
     let local = LocalDependencies {
         admin: listener,
@@ -244,7 +240,7 @@ pub async fn run_with(
     let tenants = Tenants::new(&registry, &scope, &defaults);
     tasks.pace(&controllers, tenants, (settings.rollout, &given.metrics));
     let shared = Arc::new(Shared {
-        fleet: settings.replica.fleet.into(),
+        fleet: settings.replica.fleet_id(),
         registry,
         worker_clusters,
         management: given.management,
@@ -279,7 +275,7 @@ pub async fn run_with(
 }
 
 /// Returns the inventories, with what it takes to find their registrations.
-fn sources(settings: &Settings, given: &Dependencies) -> Vec<Source> {
+fn sources(settings: &Settings, given: &Dependencies) -> Sources {
     let secrets = |inventory: &Inventory, label_selector, field_selector| Source::Secrets {
         inventory: inventory.clone(),
         selected: watcher::Config {
@@ -302,7 +298,10 @@ fn sources(settings: &Settings, given: &Dependencies) -> Vec<Source> {
             read: Arc::new(spec_of),
         },
     };
-    settings.inventories.iter().map(source).collect()
+    Sources {
+        inventories: settings.inventories.iter().map(source).collect(),
+        except: settings.except_namespaces.clone(),
+    }
 }
 
 /// Runs the fleet while this replica is a member. The Lease is released after the fleet's last

@@ -29,7 +29,7 @@ mod supervisor;
 mod tenant_limits;
 pub mod worker_clusters;
 
-use std::{pin::Pin, sync::Arc};
+use std::{collections::BTreeSet, future::ready, pin::Pin, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
 use kube::{Client, runtime::watcher};
@@ -58,10 +58,19 @@ pub struct Params {
     pub management: Client,
     /// The namespaces in which registrations are discovered.
     pub scope: Scope,
-    /// The inventories.
-    pub sources: Vec<Source>,
+    /// Where registrations come from.
+    pub sources: Sources,
     /// Cancelled when the process ends.
     pub cancel: CancellationToken,
+}
+
+/// Where registrations come from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The inventories.
+    pub inventories: Vec<Source>,
+    /// The namespaces whose registrations are ignored.
+    pub except: BTreeSet<String>,
 }
 
 /// An inventory, with what it takes to find its registrations.
@@ -81,6 +90,22 @@ pub enum Source {
         /// Returns the settings of a user cluster.
         read: ReadSettings,
     },
+}
+
+impl Sources {
+    fn discover(
+        self,
+        management: &Client,
+        scope: &Scope,
+    ) -> impl Stream<Item = Discovered> + Unpin + use<> {
+        let inventories = self.inventories.into_iter();
+        let found = inventories.map(|source| source.discover(management, scope));
+        let is_ignored = move |found: &Discovered| match found {
+            Discovered::Present(it) => self.except.contains(it.id.tenant.namespace()),
+            Discovered::Gone(_) | Discovered::Complete { .. } => false,
+        };
+        stream::select_all(found).filter(move |found| ready(!is_ignored(found)))
+    }
 }
 
 impl Source {
@@ -114,9 +139,7 @@ pub async fn run(params: Params) {
         shared.metrics.begin_class(class.as_str());
     }
     let mut supervisor = Supervisor::new(shared, placement, cancel.clone());
-    let sources = sources.into_iter();
-    let found = sources.map(|source| source.discover(&management, &scope));
-    let mut registrations = stream::select_all(found);
+    let mut registrations = sources.discover(&management, &scope);
     loop {
         // Cancellation comes first, then the supervisor: when a registration comes back, its
         // previous task has been removed.

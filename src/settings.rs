@@ -55,6 +55,8 @@ pub struct Settings {
     pub registration_selector: String,
     /// The namespaces to watch; all, if empty.
     pub namespaces: Vec<String>,
+    /// The namespaces in which no tenant is served.
+    pub except_namespaces: BTreeSet<String>,
     /// The address that the admin server listens on.
     pub admin_address: SocketAddr,
     /// Who may see the fleet page.
@@ -224,6 +226,7 @@ impl RunFlags {
             inventories: inventories(&self.inventories, self.inventory_rules.as_deref())?,
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
+            except_namespaces: self.except_namespaces.into_iter().collect(),
             admin_address: self.admin_address,
             fleet_page: self.fleet_page.check()?,
             policies: Arc::new(policies),

@@ -73,7 +73,7 @@ impl ScopeFlags {
         Selection {
             namespaces,
             labels: self.selector,
-            is_watched: false,
+            ..Selection::default()
         }
     }
 }

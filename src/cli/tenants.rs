@@ -296,6 +296,7 @@ mod tests {
             created: None,
             server: Some("https://berlin.example".to_owned()),
             fleet: None,
+            fleet_namespace: None,
             replica: None,
             paused: false,
             message: String::new(),

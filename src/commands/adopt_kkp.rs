@@ -147,9 +147,8 @@ impl HandOver {
         }
         self.question.settings.inventories = [Inventory::Kkp].into();
         self.question.selection = Selection {
-            is_watched: false,
             namespaces,
-            labels: None,
+            ..Selection::default()
         };
         let answers = plan(&self.question, count).await?;
         for step in steps.iter_mut() {

@@ -14,7 +14,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::api::names::{FLEET_LABEL, RUNS_VERSION, RUNS_WITH};
+use crate::api::{
+    names::{FLEET_LABEL, RUNS_VERSION, RUNS_WITH},
+    worker_cluster::FleetId,
+};
 use crate::client::pages;
 use crate::fleet::sharding::{Holder, shard::owner};
 use crate::settings::PublishedSettings;
@@ -131,7 +134,9 @@ impl Fleet {
 }
 
 fn not_watched(fleet: &str, namespace: &str) -> String {
-    format!("fleet {fleet} does not watch namespace {namespace} (its flag --namespace)")
+    format!(
+        "fleet {fleet} does not watch namespace {namespace} (its flags --namespace and --except-namespace)"
+    )
 }
 
 impl Fleets {
@@ -215,13 +220,18 @@ impl Fleets {
     }
 
     /// Returns who serves a tenant, whose status is written by this fleet.
-    pub fn serving(&self, tenant: &TenantId, fleet: Option<&str>) -> Serving {
+    pub fn serving(&self, tenant: &TenantId, fleet: Option<&FleetId>) -> Serving {
+        if let Some(elsewhere) = fleet.filter(|it| !self.may_have(it)) {
+            let place = elsewhere.namespace.as_deref().unwrap_or_default();
+            let why = format!("fleet {elsewhere} serves it (--manager-namespace {place} shows it)");
+            return Serving::Nobody(Unserved::NoLease, why);
+        }
         let is_watched = |it: &&Fleet| match &it.settings {
             Some(Ok(settings)) => settings.watches(tenant.namespace()),
             _ => true,
         };
         let running = || self.all.iter().filter(|it| it.runs());
-        let of_name = |it: &&Fleet| fleet.is_none_or(|fleet| it.name == fleet);
+        let of_name = |it: &&Fleet| fleet.is_none_or(|fleet| it.name == fleet.name);
         if let Some(serving) = running().filter(of_name).find(is_watched) {
             let replicas = serving.replicas.iter().map(String::as_str);
             // A status of a release that did not name its fleet may be another one's.
@@ -236,7 +246,7 @@ impl Fleets {
         match (silent, fleet) {
             (Some(silent), _) => Serving::Nobody(Unserved::NoManager, silent.is_silent()),
             (None, fleet) => {
-                let of = fleet.map_or_else(String::new, |it| format!(" of fleet {it}"));
+                let of = fleet.map_or_else(String::new, |it| format!(" of fleet {}", it.name));
                 let why = format!(
                     "no Lease{of} in {} (--manager-namespace says where it runs)",
                     self.place
@@ -244,6 +254,11 @@ impl Fleets {
                 Serving::Nobody(Unserved::NoLease, why)
             }
         }
+    }
+
+    /// Returns true if the Leases of a fleet may be among those that were read.
+    fn may_have(&self, fleet: &FleetId) -> bool {
+        fleet.namespace.as_ref().is_none_or(|it| *it == self.place)
     }
 }
 
@@ -357,8 +372,16 @@ mod tests {
         }
     }
 
+    fn id((name, namespace): (&str, Option<&str>)) -> FleetId {
+        FleetId {
+            name: name.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        }
+    }
+
     fn serving(fleets: &Fleets, fleet: Option<&str>) -> Serving {
-        fleets.serving(&TenantId::new("berlin"), fleet)
+        let fleet = fleet.map(|name| id((name, None)));
+        fleets.serving(&TenantId::new("berlin"), fleet.as_ref())
     }
 
     fn unserved(serving: &Serving) -> Option<Unserved> {
@@ -399,8 +422,12 @@ mod tests {
         let fleets = seen(&[a_lease(("osm", "a_1"), 0, Some(LISBON))]);
         let found = serving(&fleets, Some("osm"));
         assert_eq!(unserved(&found), Some(Unserved::NotWatched));
-        let lisbon = fleets.serving(&TenantId::new("lisbon"), Some("osm"));
-        assert_eq!(lisbon, Serving::By("a".to_owned()));
+        let lisbon = |fleet| fleets.serving(&TenantId::new("lisbon"), Some(&id(fleet)));
+        assert_eq!(lisbon(("osm", Some("osm"))), Serving::By("a".to_owned()));
+        let Serving::Nobody(Unserved::NoLease, why) = lisbon(("osm", Some("osm-canary"))) else {
+            panic!("another installation has a fleet of this name");
+        };
+        assert!(why.contains("--manager-namespace osm-canary"), "{why}");
     }
 
     #[test]

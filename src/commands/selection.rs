@@ -24,12 +24,19 @@ pub struct Selection {
     /// True if the namespaces are those that the manager watches, some of which may have no tenant
     /// yet.
     pub is_watched: bool,
+    /// The namespaces that the manager does not watch.
+    pub except: Vec<String>,
 }
 
 impl Selection {
     /// Returns true if it is all tenants.
     pub(super) fn is_all(&self) -> bool {
         self.namespaces.is_empty() && self.labels.is_none()
+    }
+
+    /// Returns true if the tenant in a namespace is not among them, wherever it was read.
+    pub(super) fn excepts(&self, namespace: Option<&String>) -> bool {
+        namespace.is_some_and(|namespace| self.except.contains(namespace))
     }
 
     /// Returns the APIs to read, each with the namespace that it is limited to.
@@ -73,7 +80,9 @@ impl Selection {
             if let (Some(namespace), true) = (namespace, is_missing) {
                 ensure_namespace(client, &namespace).await?;
             }
-            all.objects.extend(listed.objects);
+            let objects = listed.objects.into_iter();
+            let is_one = |own: &WorkerCluster| !self.excepts(own.metadata.namespace.as_ref());
+            all.objects.extend(objects.filter(is_one));
             all.unreadable.extend(listed.unreadable);
         }
         Ok(all)

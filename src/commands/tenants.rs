@@ -28,7 +28,7 @@ use super::{
 use crate::api::{
     condition::ConditionType,
     reason::{Reason, Severity},
-    worker_cluster::WorkerCluster,
+    worker_cluster::{FleetId, WorkerCluster},
 };
 use crate::client::watch::covers;
 use crate::telemetry::chain::whole;
@@ -67,6 +67,8 @@ pub struct Row {
     pub server: Option<String>,
     /// The fleet that writes its status.
     pub fleet: Option<String>,
+    /// The namespace of that fleet's Leases.
+    pub fleet_namespace: Option<String>,
     /// The replica of that fleet that serves it, according to the replicas' Leases.
     pub replica: Option<String>,
     /// True if the cluster is paused.
@@ -144,7 +146,11 @@ fn serving(mut row: Row, fleets: Option<&Fleets>) -> Row {
     let Some(fleets) = fleets else {
         return row;
     };
-    match fleets.serving(&TenantId::new(&row.tenant), row.fleet.as_deref()) {
+    let fleet = row.fleet.clone().map(|name| FleetId {
+        name,
+        namespace: row.fleet_namespace.clone(),
+    });
+    match fleets.serving(&TenantId::new(&row.tenant), fleet.as_ref()) {
         Serving::By(replica) => row.replica = Some(replica),
         Serving::Unknown => {}
         Serving::Nobody(unserved, why) => {
@@ -350,6 +356,7 @@ fn row(found: &WorkerCluster) -> Row {
         created: found.creation_timestamp().map(|time| time.0),
         server: status.server,
         fleet: status.fleet,
+        fleet_namespace: status.fleet_namespace,
         replica: None,
         paused: found.spec.paused,
         message: ready.map_or_else(

@@ -152,7 +152,9 @@ impl Writer<'_> {
         let registered = &self.reporting.registered;
         let report = registered.status.report();
         self.log.record(&registered.id, &report.findings);
-        let Some(own) = self.reporting.registered.worker_cluster.borrow().clone() else {
+        let own = self.reporting.registered.worker_cluster.borrow().clone();
+        // Another fleet serves the tenant, and writes its status.
+        let (Some(own), true) = (own, report.fleet.is_some()) else {
             return Ok(INTERVAL);
         };
         if let Some(written) = &mut self.written {

@@ -6,8 +6,11 @@
 pub(super) mod lease;
 mod webhooks;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PartialObjectMeta},
+};
 
 pub use self::{
     lease::{Holder, LEASE, WORKER_LEASE},
@@ -15,7 +18,7 @@ pub use self::{
 };
 use super::removal::Held;
 use crate::api::{
-    names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
+    names::{CLAIM, CLOUD_INIT_SETTINGS, INPUTS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
     reason::Reason,
 };
@@ -23,6 +26,9 @@ use crate::client::{
     clock::Clock,
     pages::{is_forbidden, is_not_served},
 };
+
+/// The number of documents among which one that this program made is looked for.
+const DOCUMENTS: u32 = 100;
 
 /// Where the previous manager keeps its profiles and configs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,12 +153,13 @@ async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> 
 }
 
 /// Looks for a previous manager where the kubeconfig may not read the Leases. The finalizer on a
-/// machine deployment is a sign, unless the cluster has a claim: then the finalizer may be ours.
+/// machine deployment is a sign, unless it may be ours: the cluster has a claim, or documents of
+/// this program, whose claim somebody has removed.
 async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let namespace = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await?;
     let is_claimed = namespace.is_some_and(|found| found.annotations().contains_key(CLAIM));
-    if is_claimed {
+    if is_claimed || has_documents(worker).await? {
         return Ok(Predecessor::None);
     }
     let mut held = Held::of(worker);
@@ -165,6 +172,15 @@ async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Returns true if this program made one of the first documents in the cluster.
+async fn has_documents(worker: &Client) -> Result<bool, kube::Error> {
+    let documents: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let page = ListParams::default().limit(DOCUMENTS);
+    let found = documents.list_metadata(&page).await?;
+    let is_ours = |it: &PartialObjectMeta<Secret>| it.annotations().contains_key(INPUTS);
+    Ok(found.items.iter().any(is_ours))
 }
 
 #[cfg(test)]

@@ -12,11 +12,9 @@ use kube::{
 };
 use serde_json::json;
 
-use super::registry::Registry;
+use super::{registry::Registry, worker_clusters::is_removed};
 use crate::api::{
-    condition::ConditionType,
     names::{CLAIM, CLOUD_INIT_SETTINGS},
-    reason::Reason,
     worker_cluster::WorkerCluster,
 };
 use crate::client::pages;
@@ -130,12 +128,6 @@ fn is_label(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.bytes().all(is_part)
 }
 
-/// Returns true if the fleet in which it was registered reports that the registration was removed.
-fn is_removed(own: &WorkerCluster) -> bool {
-    let registered = own.condition(ConditionType::Registered);
-    registered.is_some_and(|it| it.reason == Reason::RegistrationRemoved)
-}
-
 /// Claims the cluster with this uid, whose namespace was just read. A claim is taken over if its
 /// tenant has no registration of this cluster in this management cluster, or if it is the same
 /// tenant's from a former one.
@@ -244,7 +236,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Namespace;
 
     use super::*;
-    use crate::api::names::WORKER_CLUSTER_LABEL;
+    use crate::api::{names::WORKER_CLUSTER_LABEL, reason::Reason};
     use crate::tenant::inventory::Inventory;
 
     /// The uid of the worker cluster.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::changes::Served;
 use super::{
     discovery::Registration,
-    engage::{self, Attempt, EngageError, EngageLatency},
+    engage::{self, Asking, Attempt, EngageError, EngageLatency, Holding},
     engagement::{Engagement, Home, Reporting, Shared},
     registry::RegisteredCluster,
     tenant_limits, worker_clusters,
@@ -67,8 +67,11 @@ pub async fn run(
     if was_removed && !is_gone(&management.client(), &registered.id, &cancel).await {
         return;
     }
-    let (status, fleet) = (&registered.status, shared.fleet.to_string());
-    status.set(|report| &mut report.fleet, Some(fleet));
+    if was_removed {
+        // Its status names this fleet.
+        let (status, fleet) = (&registered.status, shared.fleet.clone());
+        status.set(|report| &mut report.fleet, Some(fleet));
+    }
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         registered: Arc::clone(&registered),
@@ -88,6 +91,7 @@ pub async fn run(
             fence,
             last: None,
             connecting: Mutex::default(),
+            asking: Asking::default(),
         };
         // On the heap, once per cluster task.
         Box::pin(task.run(&cancel)).await;
@@ -152,6 +156,8 @@ struct Task {
     last: Option<Attempt>,
     /// The last failure to connect that was logged.
     connecting: Mutex<Recurring>,
+    /// When the tenant may be asked for, if another fleet serves it.
+    asking: Asking,
 }
 
 impl Task {
@@ -198,6 +204,7 @@ impl Task {
             () = self.shared.worker_clusters.ready() => {}
         }
         worker_clusters::notify(&self.shared.worker_clusters, &self.registered);
+        self.holding().resume();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -206,20 +213,24 @@ impl Task {
             }) => {}
         }
         while !stop.is_cancelled() {
-            // The latest: a renewed credential ends no loop.
-            let registration = self.registered.registration.borrow().clone();
-            let Some(registration) = registration else {
-                return;
+            let held = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                held = Box::pin(self.holding().hold(&self.asking)) => held,
             };
             let mut worker_clusters = self.registered.worker_cluster.subscribe();
             let mut ownerships = self.registered.ownership.subscribe();
             worker_clusters.borrow_and_update();
             ownerships.borrow_and_update();
             latency.begin();
+            // The latest: a renewed credential ends no loop.
+            let Some(registration) = self.registered.registration.borrow().clone() else {
+                return;
+            };
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                attempt = Box::pin(self.engage(registration, &health)) => attempt,
+                attempt = Box::pin(self.engage(held, registration, &health)) => attempt,
             };
             let wait = match attempt {
                 Ok((policy, attempt)) => {
@@ -257,12 +268,14 @@ impl Task {
         }
     }
 
-    /// Fetches the tenant's policy, then tries once to engage its cluster.
+    /// Fetches the tenant's policy, then tries once to engage its cluster, if this fleet serves it.
     async fn engage(
         &mut self,
+        held: Result<(), EngageError>,
         registration: Arc<Registration>,
         health: &Arc<Health>,
     ) -> Result<(Arc<TenantPolicy>, Attempt), EngageError> {
+        held?;
         let policy = tenant_limits::policy_of(
             &self.shared,
             &self.management.client(),
@@ -296,6 +309,14 @@ impl Task {
         let engaged_with = registration.fingerprint();
         status.set(|report| &mut report.kubeconfig, engaged_with);
         Ok((policy, attempt))
+    }
+
+    fn holding(&self) -> Holding<'_> {
+        Holding {
+            shared: &self.shared,
+            registered: &self.registered,
+            management: &self.management,
+        }
     }
 
     /// Reads the kubeconfig of a registration that came without, if the namespace is its own.
@@ -399,10 +420,11 @@ impl Task {
     }
 
     /// Waits until the cluster must be disengaged: its WorkerCluster is paused or deleted, its
-    /// credential comes from elsewhere, or another registration owns the namespace.
+    /// credential comes from elsewhere, or another registration or fleet has the namespace.
     async fn must_leave(&self, credentials: Credentials) {
         let mut worker_clusters = self.registered.worker_cluster.subscribe();
         let mut ownerships = self.registered.ownership.subscribe();
+        let mut written = None;
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let ownership = ownerships.borrow_and_update().clone();
@@ -414,6 +436,10 @@ impl Task {
             let Some(own) = own.filter(may_serve) else {
                 return;
             };
+            let contest = (&self.asking, &mut written);
+            if self.holding().leaves(&own, contest) {
+                return;
+            }
             let status = &self.registered.status;
             status.set_condition(ConditionType::Registered, engage::accepted(&own));
             tokio::select! {

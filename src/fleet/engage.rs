@@ -5,6 +5,7 @@
 mod engage_error;
 mod engage_latency;
 mod federate;
+mod hold;
 mod identify;
 mod keep_cluster_info;
 mod keep_credential;
@@ -26,6 +27,7 @@ pub use self::{
     engage_error::EngageError,
     engage_latency::EngageLatency,
     federate::audience,
+    hold::{Asking, Holding},
     identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_credential::{keep_credential, warn_of_expiry},
@@ -137,6 +139,12 @@ pub struct Attempt {
 /// The registration is refused, or the cluster cannot be reached, claimed or prepared.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
     let worker_cluster = own_worker_cluster::find_or_create(&params).await?;
+    let holding = Holding {
+        shared: params.shared,
+        registered: params.registered,
+        management: params.management,
+    };
+    holding.take(&worker_cluster).await?;
     let begun = Instant::now();
     let attempt = attempt_for(&params, &worker_cluster).await;
     let metrics = &params.shared.metrics;

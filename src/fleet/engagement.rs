@@ -14,7 +14,10 @@ use super::{
     registry::{RegisteredCluster, Registry},
     worker_clusters::WorkerClusters,
 };
-use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::api::{
+    names::KUBE_SYSTEM,
+    worker_cluster::{FleetId, WorkerCluster},
+};
 use crate::client::{
     clock::Clock,
     connect::{Clients, Connector},
@@ -39,8 +42,8 @@ use crate::tenant::{
 
 /// The state that all tenants of the fleet share.
 pub struct Shared {
-    /// The fleet's name.
-    pub fleet: Arc<str>,
+    /// The fleet.
+    pub fleet: FleetId,
     /// The registry.
     pub registry: Arc<Registry>,
     /// The WorkerClusters.

@@ -20,6 +20,7 @@ use super::{
     registry::Registry,
     worker_clusters,
 };
+use crate::api::worker_cluster::FleetId;
 use crate::client::{
     clock::Clock,
     connect::{ClientParts, Clients},
@@ -263,7 +264,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         default: Arc::clone(&params.policy),
     };
     Shared {
-        fleet: "".into(),
+        fleet: FleetId::default(),
         registry,
         worker_clusters,
         management: params.management.transport,

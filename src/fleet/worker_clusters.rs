@@ -27,7 +27,9 @@ use crate::api::{
     condition::ConditionType,
     names::SETTINGS_RESTORED,
     reason::Reason,
-    worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
+    worker_cluster::{
+        FleetId, SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus,
+    },
 };
 use crate::client::watch::{RELIST, Scope, covers, interpret, relisted};
 use crate::tenant::{
@@ -70,14 +72,12 @@ impl WorkerClusters {
     /// Returns the registrations with a status from this fleet, in one namespace or in all, except
     /// for those that are reported as removed. A status without a fleet was written by an earlier
     /// release, and counts for every fleet.
-    pub fn registered_in(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
+    pub fn registered_in(&self, fleet: &FleetId, limit: Option<&str>) -> Vec<RegistrationId> {
         let is_registered = |found: &WorkerCluster| {
-            let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
-            if writer.is_some_and(|writer| writer != fleet) {
+            if holder(found).is_some_and(|holder| !holder.may_be(fleet)) {
                 return false;
             }
-            let registered = found.condition(ConditionType::Registered);
-            registered.is_some_and(|it| it.reason != Reason::RegistrationRemoved)
+            found.condition(ConditionType::Registered).is_some() && !is_removed(found)
         };
         let watches: Vec<&Watched> = match limit {
             Some(namespace) => self.watch_of(namespace).into_iter().collect(),
@@ -263,10 +263,30 @@ async fn notify_registrations(
     }
 }
 
-/// Returns the parts that matter to the tasks that serve the cluster. The status does not: we write
-/// it ourselves.
-fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec, bool) {
-    (own.metadata.uid.as_ref(), &own.spec, is_restored(own))
+type Matter<'a> = (
+    Option<&'a str>,
+    &'a WorkerClusterSpec,
+    [bool; 2],
+    Option<FleetId>,
+);
+
+/// Returns the parts that matter to the tasks that serve the cluster. Of the status, which we write
+/// ourselves, this is only who serves it.
+fn matter(own: &WorkerCluster) -> Matter<'_> {
+    let uid = own.metadata.uid.as_deref();
+    let marks = [is_restored(own), is_removed(own)];
+    (uid, &own.spec, marks, holder(own))
+}
+
+/// Returns the fleet that serves the tenant, by its status.
+pub fn holder(own: &WorkerCluster) -> Option<FleetId> {
+    own.status.as_ref()?.fleet()
+}
+
+/// Returns true if the fleet in which it was registered reports that the registration was removed.
+pub fn is_removed(own: &WorkerCluster) -> bool {
+    let registered = own.condition(ConditionType::Registered);
+    registered.is_some_and(|it| it.reason == Reason::RegistrationRemoved)
 }
 
 /// Returns true if it was deleted and created again, and nobody has confirmed its settings yet.

@@ -42,6 +42,14 @@ pub struct RunFlags {
     #[arg(short, long = "namespace", value_name = "NAMESPACE")]
     pub namespaces: Vec<String>,
 
+    /// Serve no tenant in this namespace, which another fleet serves; may be repeated.
+    #[arg(
+        long = "except-namespace",
+        value_name = "NAMESPACE",
+        conflicts_with = "namespaces"
+    )]
+    pub except_namespaces: Vec<String>,
+
     /// Where /livez, /readyz, /metrics and /fleet are served.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,

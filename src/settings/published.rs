@@ -14,10 +14,13 @@ const FILES: [&str; 3] = ["inventory-rules", "tenant-defaults", "tenant-policies
 
 /// The settings of a manager, as its replicas publish them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PublishedSettings {
     /// The namespaces that it watches; all, if empty.
     pub namespaces: Vec<String>,
+    /// The namespaces that it does not watch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except_namespaces: Vec<String>,
     /// The values of its flags, by the name of the flag.
     flags: BTreeMap<String, Vec<String>>,
     /// The digests of the files that its flags name. Not everybody who may read a Lease may read
@@ -128,6 +131,7 @@ impl PublishedSettings {
         let files = files.filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
         Ok(Self {
             namespaces: flags.namespaces.clone(),
+            except_namespaces: flags.except_namespaces.clone(),
             flags: values
                 .map(|(flag, values)| (flag.to_owned(), values))
                 .into(),
@@ -144,7 +148,8 @@ impl PublishedSettings {
 
     /// Returns true if the manager watches this namespace.
     pub fn watches(&self, namespace: &str) -> bool {
-        self.namespaces.is_empty() || self.namespaces.iter().any(|it| it == namespace)
+        let has = |names: &[String]| names.iter().any(|it| it == namespace);
+        (self.namespaces.is_empty() || has(&self.namespaces)) && !has(&self.except_namespaces)
     }
 
     /// Returns the flags of a command, with the manager's values where none was typed.
@@ -273,6 +278,8 @@ mod tests {
         assert_eq!(flags.token_lifetime.as_secs(), 90 * 60);
         assert!(flags.namespaces.is_empty(), "that selects tenants");
         assert_eq!(otherwise, ["--inventory"], "the other has the same value");
+        let elsewhere = published(&["--except-namespace=a"]);
+        assert!(!elsewhere.watches("a") && elsewhere.watches("b"));
         let without = completed(&published(&[]), &[]).unwrap().flags;
         assert!(!without.allow_loopback_servers);
     }
@@ -303,7 +310,7 @@ mod tests {
         manager.flags.insert(flag.clone(), vec!["true".to_owned()]);
         let unknown = completed(&manager, &[]).unwrap_err().to_string();
         assert!(unknown.contains(&flag), "{unknown}");
-        let later = r#"{"namespaces": [], "flags": {}, "files": {}, "exceptNamespaces": []}"#;
+        let later = r#"{"namespaces": [], "flags": {}, "files": {}, "namespaceLabels": []}"#;
         assert!(serde_json::from_str::<PublishedSettings>(later).is_err());
     }
 

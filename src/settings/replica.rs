@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{InvalidSetting, PublishedSettings, RunFlags, at_least};
+use crate::api::worker_cluster::FleetId;
 
 /// A fleet's name is the value of a label; with a replica's it is the name of a Lease.
 pub(super) const NAME_BYTES_MAX: usize = 63;
@@ -23,6 +24,16 @@ pub struct ReplicaSettings {
     pub lease_duration: Duration,
     /// The settings that it publishes in its Lease.
     pub published: PublishedSettings,
+}
+
+impl ReplicaSettings {
+    /// Returns what identifies the fleet.
+    pub fn fleet_id(&self) -> FleetId {
+        FleetId {
+            name: self.fleet.clone(),
+            namespace: Some(self.lease_namespace.clone()),
+        }
+    }
 }
 
 impl RunFlags {

@@ -65,7 +65,7 @@ pub async fn what_no_manager_serves_is_not_called_ready(world: &'static World) {
         (found == "NotWatched").then_some(())
     })
     .await;
-    let why = "fleet unserved does not watch namespace unserved-tenant (its flag --namespace)";
+    let why = "fleet unserved does not watch namespace unserved-tenant (its flags --namespace and --except-namespace)";
     let (fails, found) = doctor(of).await;
     assert!(fails && found.starts_with(why), "{found}");
     let plan = Admin::of(&tenant).osm_about(of, &["plan"]).await;

@@ -12,6 +12,7 @@ mod crash;
 mod drop_in;
 mod failed_reads;
 mod fairness;
+mod fleets;
 mod handover;
 mod health;
 mod join;

@@ -4,13 +4,14 @@ mod credentials;
 mod images;
 pub mod limits;
 mod rollout;
+mod status;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::{
@@ -20,8 +21,13 @@ pub use self::{
         RegistryCredentialsReference, TokenAttributes, TokenCache,
     },
     rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout},
+    status::{
+        FULL_NAME_CHARACTERS_MAX, FleetId, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
+        MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
+        URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
+    },
 };
-use super::{condition::ConditionType, profile::null_is_absent};
+use super::condition::ConditionType;
 
 /// The settings for a worker cluster. Everything but the Secret's name has a default.
 #[expect(
@@ -330,169 +336,9 @@ pub enum StoredConfig {
     Inline,
 }
 
-/// The maximum number of characters of a uid in a status. Kubernetes' own have 36.
-pub const UID_CHARACTERS_MAX: usize = 64;
-/// The maximum number of characters of a server's version in a status, such as
-/// `v1.36.0-gke.1234567`.
-pub const VERSION_CHARACTERS_MAX: usize = 64;
-/// The maximum number of characters of an API server's URL in a status. A host has at most 253.
-pub const URL_CHARACTERS_MAX: usize = 512;
-/// The maximum number of characters of `namespace/name` in a status. Kubernetes allows 63 and 253.
-pub const FULL_NAME_CHARACTERS_MAX: usize = 317;
-/// The maximum number of characters of a message in a status.
-pub const MESSAGE_CHARACTERS_MAX: usize = 1_024;
-/// The maximum number of characters of any other text of a tenant in a status. A name has at most
-/// 253.
-pub const TEXT_CHARACTERS_MAX: usize = 256;
-
-/// The status of a worker cluster.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkerClusterStatus {
-    /// The conditions. `Ready` summarizes the others.
-    #[serde(
-        default,
-        deserialize_with = "readable_entries",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    #[schemars(schema_with = "conditions_schema")]
-    pub conditions: Vec<Condition>,
-    /// The generation of the spec that the status is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = UID_CHARACTERS_MAX))]
-    pub cluster_uid: Option<String>,
-    /// The fleet that writes this status, from the flag `--fleet` of its managers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<String>,
-    /// The fingerprint of the kubeconfig that the status is about: a digest of the kubeconfig with
-    /// which the cluster was last engaged, and of the uid of its Secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_kubeconfig: Option<String>,
-    /// The API server in the kubeconfig.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = URL_CHARACTERS_MAX))]
-    pub server: Option<String>,
-    /// The API server as nodes reach it, unless it is overridden.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = URL_CHARACTERS_MAX))]
-    pub api_server: Option<String>,
-    /// The version of the API server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = VERSION_CHARACTERS_MAX))]
-    pub version: Option<String>,
-    /// The number of machine deployments that are served, and the number of all: `2/3`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub served: Option<String>,
-    /// The number of machine deployments that render a default profile that is older than ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<i32>")]
-    pub outdated: Option<u32>,
-    /// One entry for each machine deployment, at most a hundred. Those that fail come first.
-    #[serde(
-        default,
-        deserialize_with = "readable_entries",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub machine_deployments: Vec<MachineDeploymentEntry>,
-}
-
 impl WorkerCluster {
     /// Returns a condition of the status, if it is there.
     pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
         kind.find_in(&self.status.as_ref()?.conditions)
     }
-}
-
-/// The status of one machine deployment.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineDeploymentEntry {
-    /// The machine deployment, as `namespace/name`.
-    #[schemars(length(max = FULL_NAME_CHARACTERS_MAX))]
-    pub name: String,
-    /// The state of the machine deployment.
-    pub state: MachineDeploymentState,
-    /// The machine-readable CamelCase reason.
-    pub reason: String,
-    /// A sentence for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
-    pub message: Option<String>,
-    /// The time since which it is in this state.
-    pub since: Time,
-    /// The id of the trace of the reconcile that set this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace_id: Option<String>,
-    /// The profile that was last rendered or tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ProfileEntry>,
-}
-
-/// The profile of a machine deployment.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProfileEntry {
-    /// The profile's name.
-    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
-    pub name: String,
-    /// The profile's version.
-    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
-    pub version: String,
-    /// The default profile that it is, or that it extends, and the version of that:
-    /// `osp-ubuntu v2.0.0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
-    pub default: Option<String>,
-    /// The next version of that default profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
-    pub next: Option<String>,
-}
-
-/// The state of a machine deployment.
-#[derive(
-    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
-)]
-pub enum MachineDeploymentState {
-    /// It cannot be served until something changes.
-    Refused,
-    /// An attempt failed, and is retried.
-    Failing,
-    /// It waits for something that is still missing.
-    Waiting,
-    /// Everything that it needs exists and is current.
-    Served,
-}
-
-impl MachineDeploymentState {
-    /// Returns true if it is refused, or if attempts fail.
-    pub const fn is_failing(self) -> bool {
-        matches!(self, Self::Refused | Self::Failing)
-    }
-}
-
-/// Reads the entries of a list that can be decoded, and drops the others, so that a state that
-/// another release wrote does not hide the spec.
-fn readable_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    let entries: Vec<Value> = null_is_absent(deserializer)?;
-    let entries = entries.into_iter().map(serde_json::from_value);
-    Ok(entries.filter_map(Result::ok).collect())
-}
-
-/// Returns the schema of conditions as a list map by type, so that server-side apply merges them.
-fn conditions_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let condition = generator.subschema_for::<Condition>();
-    schemars::json_schema!({
-        "type": "array",
-        "items": condition,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"]
-    })
 }

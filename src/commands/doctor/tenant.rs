@@ -13,7 +13,7 @@ use super::{
 };
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
-    worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster},
+    worker_cluster::{Credentials, Home, NodeCredentials, WorkerCluster, WorkerClusterStatus},
 };
 use crate::commands::{
     cluster_client::as_the_manager,
@@ -108,9 +108,11 @@ pub(super) async fn run_checks(
 /// Checks who serves a tenant, and what its conditions say. They say nothing if nobody does.
 fn state(place: &str, own: &WorkerCluster, by: By<'_>) -> Vec<Check> {
     let what = "served";
-    let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
+    let fleet = own.status.as_ref().and_then(WorkerClusterStatus::fleet);
     let tenant = TenantId::new(place);
-    let serving = by.fleets.map(|fleets| fleets.serving(&tenant, fleet));
+    let serving = by
+        .fleets
+        .map(|fleets| fleets.serving(&tenant, fleet.as_ref()));
     if let Some(Serving::Nobody(unserved, why)) = serving {
         let fix = match unserved {
             Unserved::NoManager => "see the check of replicas above",

@@ -48,6 +48,7 @@ impl<F> Followed<F> {
             return Ok(Selection {
                 namespaces: settings.namespaces.clone(),
                 is_watched: true,
+                except: settings.except_namespaces.clone(),
                 ..selection
             });
         }

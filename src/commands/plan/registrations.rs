@@ -116,6 +116,7 @@ pub(super) async fn registrations(
             derived: None,
         }));
     }
+    all.retain(|it| !selection.excepts(it.secret.metadata.namespace.as_ref()));
     name_owners(&mut all);
     let absent = || {
         let all = inventories.iter().map(|inventory| match inventory {

@@ -1,6 +1,6 @@
 //! Tests of what is read in a worker cluster, and what is reported about it.
 
-use fake_cluster::{Cluster, Options, User};
+use fake_cluster::{Cluster, Options, User, object};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
@@ -135,6 +135,22 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
         .unwrap_err();
     assert_eq!(obstacle.reason(), "AdoptionForbidden");
     assert!(obstacle.to_string().contains("osm rbac worker-adoption"));
+    // Somebody has removed our claim.
+    let mut document = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "workers", "namespace": CLOUD_INIT_SETTINGS, "annotations": {}},
+    });
+    put(&cluster, document.clone());
+    assert!(
+        find_predecessor(&client, &Clock::tokio(noon()))
+            .await
+            .is_err()
+    );
+    document["metadata"]["annotations"] = json!({ INPUTS: "digest" });
+    put(&cluster, document);
+    let looked = find_predecessor(&client, &Clock::tokio(noon())).await;
+    assert_eq!(looked.unwrap(), Predecessor::None, "the document is ours");
+    assert!(cluster.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, "workers")));
     let claimed = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": CLOUD_INIT_SETTINGS, "annotations": {CLAIM: "m/berlin"}},

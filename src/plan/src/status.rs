@@ -103,6 +103,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     }
     let served = served(&entries);
     let outdated = outdated(&entries);
+    let fleet = report.fleet.clone().or_else(|| before.fleet());
     truncated(WorkerClusterStatus {
         conditions,
         observed_generation: generation,
@@ -110,7 +111,8 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .cluster_uid
             .clone()
             .or_else(|| before.cluster_uid.clone()),
-        fleet: report.fleet.clone().or_else(|| before.fleet.clone()),
+        fleet: fleet.as_ref().map(|it| it.name.clone()),
+        fleet_namespace: fleet.and_then(|it| it.namespace),
         observed_kubeconfig: report
             .kubeconfig
             .clone()
@@ -185,6 +187,7 @@ fn truncated(status: WorkerClusterStatus) -> WorkerClusterStatus {
         observed_generation,
         cluster_uid,
         fleet,
+        fleet_namespace,
         observed_kubeconfig,
         server,
         api_server,
@@ -198,6 +201,7 @@ fn truncated(status: WorkerClusterStatus) -> WorkerClusterStatus {
         observed_generation,
         cluster_uid: cluster_uid.map(|uid| excerpt(&uid, UID_CHARACTERS_MAX)),
         fleet,
+        fleet_namespace,
         observed_kubeconfig,
         server: server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),
         api_server: api_server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),

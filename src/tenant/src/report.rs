@@ -7,7 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use osm_api::{condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState};
+use osm_api::{
+    condition::ConditionType,
+    reason::Reason,
+    worker_cluster::{FleetId, MachineDeploymentState},
+};
 
 /// Returns the text, cut to this many characters. If it is longer, it ends with `…`.
 pub fn excerpt(text: &str, characters_max: usize) -> String {
@@ -223,8 +227,8 @@ pub struct Report {
     pub not_engaged: Option<Reason>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
-    /// The fleet that serves the tenant.
-    pub fleet: Option<String>,
+    /// This fleet, while it serves the tenant. Without it, no status is written.
+    pub fleet: Option<FleetId>,
     /// A fingerprint of the kubeconfig that the cluster was last engaged with.
     pub kubeconfig: Option<String>,
     /// The API server that the kubeconfig names.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::Client;
 
 use super::TenantRemoval;
-use crate::api::worker_cluster::{Home, OnRemoval, WorkerCluster};
+use crate::api::worker_cluster::{Home, OnRemoval, WorkerCluster, WorkerClusterStatus};
 use crate::commands::{
     cluster_client::{ClusterClient, KubeconfigSource, as_the_manager},
     managers::{Fleets, Serving, Unserved},
@@ -49,8 +49,8 @@ impl TenantRemoval {
             Known::Unknown => return Ok(None),
             Known::Observed(fleets) => fleets,
         };
-        let fleet = own.status.as_ref().and_then(|it| it.fleet.as_deref());
-        match fleets.serving(&TenantId::new(&self.params.namespace), fleet) {
+        let fleet = own.status.as_ref().and_then(WorkerClusterStatus::fleet);
+        match fleets.serving(&TenantId::new(&self.params.namespace), fleet.as_ref()) {
             // Its manager may run in another namespace.
             Serving::By(_) | Serving::Unknown | Serving::Nobody(Unserved::NoLease, _) => Ok(None),
             Serving::Nobody(Unserved::NotWatched, why) => bail!(

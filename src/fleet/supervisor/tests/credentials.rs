@@ -22,7 +22,7 @@ use crate::client::{
     watch::Scope,
 };
 use crate::fleet::{
-    self, Source,
+    self, Source, Sources,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
     supervisor::*,
@@ -245,10 +245,13 @@ async fn run(
         placement,
         management: management.client(),
         scope: Scope::All,
-        sources: vec![Source::Secrets {
-            inventory: Inventory::Label,
-            selected: watcher::Config::default().labels(selected),
-        }],
+        sources: Sources {
+            except: std::collections::BTreeSet::new(),
+            inventories: vec![Source::Secrets {
+                inventory: Inventory::Label,
+                selected: watcher::Config::default().labels(selected),
+            }],
+        },
         cancel: CancellationToken::new(),
     }));
     let engaged = timeout(HOUR, engagements.recv()).await;

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tower::{ServiceExt, util::BoxCloneSyncService};
 
+use crate::api::worker_cluster::FleetId;
 use crate::client::{
     clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, token::Tokens,
     transport::Transport, watch::Scope,
 };
 use crate::fleet::{
-    self, Source,
+    self, Source, Sources,
     engagement::Engagement,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
@@ -127,10 +128,13 @@ pub(super) fn run(
         placement,
         management: management.client(),
         scope,
-        sources: vec![Source::Secrets {
-            inventory,
-            selected,
-        }],
+        sources: Sources {
+            except: std::collections::BTreeSet::new(),
+            inventories: vec![Source::Secrets {
+                inventory,
+                selected,
+            }],
+        },
         cancel: CancellationToken::new(),
     }));
     Running {
@@ -172,7 +176,7 @@ pub(super) fn shared(
     };
     let many = NonZeroU32::new(100).unwrap();
     Shared {
-        fleet: "osm".into(),
+        fleet: FleetId::default(),
         registry,
         worker_clusters,
         management: transport(management),

@@ -2,6 +2,7 @@ use fake_cluster::Cluster;
 use jiff::Timestamp;
 use tower::{BoxError, util::BoxCloneSyncService};
 
+use crate::api::worker_cluster::FleetId;
 use crate::client::{
     clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, token::Tokens,
     watch::Scope,
@@ -28,7 +29,7 @@ fn shared() -> Arc<Shared> {
     let policy = TenantPolicy::default();
     let nobody = tower::service_fn(|_| async { Err(BoxError::from("nobody answers")) });
     Arc::new(Shared {
-        fleet: "".into(),
+        fleet: FleetId::default(),
         registry,
         worker_clusters,
         management: BoxCloneSyncService::new(nobody),
