@@ -4,6 +4,7 @@
 mod container;
 mod dedicated_runtime;
 mod fleet_page;
+mod gates;
 pub(crate) mod management;
 mod process_tasks;
 pub mod single;
@@ -18,7 +19,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt, runtime::watcher};
-use tokio::{net::TcpListener, runtime::Handle, sync::watch};
+use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{
@@ -53,7 +54,6 @@ use crate::fleet::{
         Holder,
         lease::Leases,
         membership::{self, Membership, Placement, Terms},
-        shard::Shard,
     },
     worker_clusters,
 };
@@ -233,9 +233,9 @@ pub async fn run_with(
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
-    let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
-    tasks.spawn(open_gate(readiness.clone(), profiles, clusters));
-    tasks.spawn(open_membership_gate(readiness, placement.shards.clone()));
+    let listed = (&controllers, &worker_clusters);
+    tasks.spawn(gates::open_watches(&readiness, listed, (&registry, &scope)));
+    tasks.spawn(gates::open_membership(readiness, placement.shards.clone()));
     let defaults = Arc::new(settings.tenant_defaults);
     let tenants = Tenants::new(&registry, &scope, &defaults);
     tasks.pace(&controllers, tenants, (settings.rollout, &given.metrics));
@@ -382,13 +382,6 @@ fn membership(
     })
 }
 
-/// Opens the gate once all replicas have agreed on a replica set that contains this one.
-async fn open_membership_gate(readiness: Readiness, mut shards: watch::Receiver<Shard>) {
-    if shards.wait_for(Shard::has_begun).await.is_ok() {
-        readiness.set_ready(Gate::Membership);
-    }
-}
-
 fn metrics_update(
     registry: &Arc<Registry>,
     memory: &Arc<Memory>,
@@ -457,18 +450,6 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
             })
         })
         .collect()
-}
-
-/// Opens the gate once the objects in the management cluster were listed. No worker cluster can
-/// make the process unready.
-async fn open_gate(
-    readiness: Readiness,
-    controllers: Controllers,
-    worker_clusters: worker_clusters::WorkerClusters,
-) {
-    controllers.profiles.ready().await;
-    worker_clusters.ready().await;
-    readiness.set_ready(Gate::ManagementWatches);
 }
 
 /// Returns the identity of the management cluster. Retries until it answers or the process ends.

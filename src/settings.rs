@@ -24,7 +24,7 @@ pub use self::{
     inventories::{inventories, kubeconfig_keys},
     published::{CannotFollow, Completed, PublishedSettings, TypedFlags},
     replica::ReplicaSettings,
-    tenant_defaults::tenant_defaults,
+    tenant_defaults::{NOT_DEFAULTS, tenant_defaults},
     tenant_policies::tenant_policies,
     trace_flags::TraceFlags,
 };

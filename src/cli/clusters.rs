@@ -202,7 +202,7 @@ pub(super) struct RegistrationFlags {
     pub(super) registration_selector: String,
     /// The file with the manager's rules for inventories
     #[arg(long, value_name = "FILE")]
-    inventory_rules: Option<PathBuf>,
+    pub(super) inventory_rules: Option<PathBuf>,
 }
 
 impl RegistrationFlags {

@@ -21,6 +21,7 @@ use crate::commands::{
     doctor::{self, Check, Options, State},
     managers::follow::Followed,
 };
+use crate::settings::inventories;
 use crate::telemetry::chain::whole;
 use crate::tenant::report::counted;
 
@@ -40,7 +41,7 @@ pub(super) struct DoctorFlags {
     #[command(flatten)]
     management: ManagementFlags,
     #[command(flatten)]
-    run: RegistrationFlags,
+    run: CheckedFlags,
     /// The fleet to check; by default the only one that runs
     #[arg(long, value_name = "NAME")]
     fleet: Option<String>,
@@ -48,6 +49,21 @@ pub(super) struct DoctorFlags {
     manager: ManagerFlags,
     #[command(flatten)]
     output: OutputFlags,
+}
+
+/// The flags of `osm run` that are checked.
+#[derive(Args, Debug)]
+struct CheckedFlags {
+    #[command(flatten)]
+    registrations: RegistrationFlags,
+    /// The manager's inventory, as its flag says; may be repeated
+    #[arg(
+        long = "inventory",
+        value_name = "INVENTORY",
+        value_delimiter = ',',
+        default_value = "label"
+    )]
+    inventories: Vec<String>,
 }
 
 pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
@@ -62,10 +78,15 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
         Ok(Followed { flags, fleet, .. }) => (flags, fleet.map(|it| it.name), None),
         Err(error) => (flags.run, None, Some(whole(error.as_ref()).to_string())),
     };
+    let CheckedFlags {
+        registrations: of_run,
+        inventories: names,
+    } = of_run;
     let options = Options {
         management,
         selection,
         keys: of_run.keys()?,
+        inventories: inventories(&names, of_run.inventory_rules.as_deref())?,
         manager,
         fleet: fleet.or(flags.fleet),
         settings_unknown: unknown,

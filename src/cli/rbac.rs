@@ -21,6 +21,8 @@ pub(super) enum Role {
     Management,
     /// In the management cluster: these roles in all namespaces
     ManagementAllNamespaces,
+    /// In the management cluster, if it is a KKP seed: for --inventory=kkp
+    ManagementKkpSeed,
     /// In the management cluster: for worker clusters that trust it instead of a credential
     ManagementFederation,
 }
@@ -37,6 +39,7 @@ pub(super) fn run(role: Role) -> anyhow::Result<ExitCode> {
         Role::ManagementAllNamespaces => {
             include_str!("../../manifests/rbac/management-all-namespaces.yaml")
         }
+        Role::ManagementKkpSeed => include_str!("../../manifests/rbac/kkp-seed/management.yaml"),
         Role::ManagementFederation => {
             include_str!("../../manifests/rbac/management-federation.yaml")
         }

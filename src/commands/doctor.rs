@@ -10,7 +10,7 @@ mod renewal;
 mod rights;
 mod tenant;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
@@ -23,7 +23,10 @@ use super::{
     selection::Selection,
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::access::{AccessRules, renewal::ServiceAccountName};
+use crate::tenant::{
+    access::{AccessRules, renewal::ServiceAccountName},
+    inventory::Inventory,
+};
 
 /// The maximum number of connections to a worker cluster: one, or four if its server speaks only
 /// HTTP/1.1.
@@ -44,6 +47,8 @@ pub struct Options {
     pub selection: Selection,
     /// The label selector of registrations.
     pub selector: String,
+    /// The manager's inventories.
+    pub inventories: BTreeSet<Inventory>,
     /// The keys under which Secrets may have their kubeconfigs.
     pub keys: Vec<String>,
     /// The manager's ServiceAccount. The replicas' Leases are in its namespace.

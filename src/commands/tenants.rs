@@ -360,7 +360,7 @@ fn row(found: &WorkerCluster) -> Row {
         replica: None,
         paused: found.spec.paused,
         message: ready.map_or_else(
-            || "no condition was reported yet; is the manager running?".to_owned(),
+            || "no condition was reported yet: osm doctor says why".to_owned(),
             |it| it.message.clone(),
         ),
     }

@@ -9,7 +9,7 @@ mod registered_cluster;
 use std::{collections::BTreeSet, sync::Arc};
 
 use dashmap::DashMap;
-use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use self::namespace::Namespace;
 pub use self::{
@@ -29,7 +29,7 @@ pub struct Registry {
     namespaces: DashMap<TenantId, Namespace>,
     inventories: BTreeSet<Inventory>,
     /// What was listed completely: the registrations of an inventory, in a namespace or in all.
-    listed: Mutex<BTreeSet<(Inventory, Option<String>)>>,
+    listed: watch::Sender<BTreeSet<(Inventory, Option<String>)>>,
 }
 
 impl Registry {
@@ -38,7 +38,7 @@ impl Registry {
         Self {
             namespaces: DashMap::default(),
             inventories: inventories.clone(),
-            listed: Mutex::default(),
+            listed: watch::Sender::default(),
         }
     }
 
@@ -122,7 +122,14 @@ impl Registry {
 
     /// Records that all registrations of an inventory were listed, in one namespace or in all.
     pub fn listed(&self, inventory: Inventory, limit: Option<String>) {
-        self.listed.lock().insert((inventory, limit));
+        self.listed
+            .send_if_modified(|listed| listed.insert((inventory, limit)));
+    }
+
+    /// Waits until all registrations of a scope were listed.
+    pub async fn until_listed(&self, scope: &Scope) {
+        let mut listed = self.listed.subscribe();
+        while !self.is_listed(scope) && listed.changed().await.is_ok() {}
     }
 
     /// Returns true if all registrations of a scope were listed.
@@ -135,7 +142,7 @@ impl Registry {
 
     /// Returns true if each inventory was listed, in one namespace or in all.
     fn has_listed(&self, limit: Option<&str>) -> bool {
-        let listed = self.listed.lock();
+        let listed = self.listed.borrow();
         let limit = limit.map(str::to_owned);
         let is_listed =
             |inventory: &Inventory| listed.contains(&(inventory.clone(), limit.clone()));

@@ -69,6 +69,12 @@ impl WorkerClusters {
         found.min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
+    /// Returns the WorkerCluster of this name.
+    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<WorkerCluster>> {
+        let watched = self.watch_of(namespace)?;
+        watched.store.get(&ObjectRef::new(name).within(namespace))
+    }
+
     /// Returns the registrations with a status from this fleet, in one namespace or in all, except
     /// for those that are reported as removed. A status without a fleet was written by an earlier
     /// release, and counts for every fleet.

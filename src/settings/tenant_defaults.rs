@@ -14,7 +14,7 @@ use crate::rules::{
 use crate::tenant::settings::TenantSettings;
 
 /// Fields of a spec that speak of one tenant, or of what is done with it.
-const NOT_DEFAULTS: [&str; 8] = [
+pub const NOT_DEFAULTS: [&str; 8] = [
     "kubeconfigSecretRef",
     "registryCredentialsSecretRef",
     "confirmedClusterUid",

@@ -206,6 +206,14 @@ pub async fn a_doctor_prescribes_what_helps(world: &'static World) {
         is_it.then(|| has(check, "fix", "install machine-controller"))
     })
     .await;
+    // Without these, the inventory would stay empty.
+    let of_seed = ["--manager-namespace", "nowhere", "--inventory", "kkp"];
+    let of_seed = [&flags[..], &of_seed].concat();
+    let found = Checks::about(&stage, &tenant, &of_seed).await;
+    let rights = found.that_says("management", "may not: ");
+    has(rights, "message", "deployments");
+    has(rights, "message", "(osm rbac management-kkp-seed)");
+
     let file = "tenants-example/worker-crds/machinedeployments.yaml";
     tenant.worker.apply_file(file).await;
 

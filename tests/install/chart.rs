@@ -15,6 +15,8 @@ mod server;
 mod switching;
 #[path = "chart/together.rs"]
 mod together;
+#[path = "chart/upgrade.rs"]
+mod upgrade;
 
 use std::{collections::BTreeSet, io::Write as _};
 
@@ -227,7 +229,7 @@ fn pods(values: &Value) -> [Value; 2] {
 }
 
 /// Values that both Deployments take, and where they are in a Deployment's spec.
-fn shared() -> [(&'static str, Value, &'static str); 9] {
+fn shared() -> [(&'static str, Value, &'static str); 10] {
     [
         (
             "podLabels",
@@ -259,6 +261,7 @@ fn shared() -> [(&'static str, Value, &'static str); 9] {
             json!("high"),
             "/template/spec/priorityClassName",
         ),
+        ("hostUsers", json!(true), "/template/spec/hostUsers"),
         ("strategy", json!({"type": "Recreate"}), "/strategy"),
         ("revisionHistoryLimit", json!(4), "/revisionHistoryLimit"),
         (
@@ -295,7 +298,7 @@ fn the_webhook_takes_the_values_of_the_manager_unless_it_has_its_own() {
         assert_eq!(container["image"], image);
     }
     values["webhook"] = json!({"enabled": true, "podLabels": {}, "podAnnotations": {},
-        "nodeSelector": {}, "tolerations": [], "affinity": {}, "priorityClassName": "",
+        "nodeSelector": {}, "tolerations": [], "affinity": {}, "priorityClassName": "", "hostUsers": false,
         "strategy": {}, "revisionHistoryLimit": 0, "terminationGracePeriodSeconds": 1});
     let [manager, webhook] = pods(&values);
     for (name, value, place) in shared() {
@@ -415,6 +418,12 @@ fn what_cannot_work_is_refused_by_its_name() {
         (json!({"env": [{"value": "x"}]}), "name"),
         (json!({"replicas": "several"}), "replicas"),
         (json!({"namespaces": ["Berlin"]}), "namespaces"),
+        (json!({"tenantDefaults": {"clusterDns": []}}), "clusterDns"),
+        (json!({"egressProxy": null}), "--reset-then-reuse-values"),
+        (
+            json!({"webhook": {"serviceAccount": null}}),
+            "no webhook.serviceAccount",
+        ),
         (json!({"arguments": ["otlp"]}), "arguments"),
         (json!({"replica": 2}), "replica"),
         (json!({"networkPolicy": {"scrapers": "all"}}), "scrapers"),
@@ -427,6 +436,21 @@ fn what_cannot_work_is_refused_by_its_name() {
         let refused = refused.expect_err(expected);
         assert!(refused.contains(expected), "{values}: {refused}");
     }
+}
+
+#[test]
+fn former_names_of_values_mean_the_same() {
+    let values = |[replicas, arguments, env]: [&str; 3]| {
+        let all = json!({
+            replicas: 0, arguments: ["--log-format=text"], env: [{"name": "A", "value": "b"}],
+        });
+        let mut webhook = all.clone();
+        webhook["enabled"] = json!(true);
+        merged(&[&all, &json!({ "webhook": webhook })])
+    };
+    let now = template(&values(["replicaCount", "extraArgs", "extraEnv"]));
+    assert_eq!(template(&values(["replicas", "arguments", "env"])), now);
+    assert_eq!(now.matches("replicas: 0\n").count(), 2, "{now}");
 }
 
 #[test]

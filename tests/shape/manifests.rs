@@ -8,7 +8,8 @@ use std::{
 };
 
 use k8s_openapi::{api::rbac::v1::PolicyRule, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use osm::cli::crds;
+use kube::CustomResourceExt as _;
+use osm::{api::worker_cluster::WorkerCluster, cli::crds, settings::NOT_DEFAULTS};
 use serde_json::{Value, json};
 
 /// Set to rewrite what is generated, in place of comparing it.
@@ -40,6 +41,65 @@ fn the_committed_crds_are_the_generated_ones() {
             path.display()
         );
     }
+}
+
+/// What of the chart is generated: the values that are maps with defaults, and the fields of
+/// `tenantDefaults`.
+#[test]
+fn the_chart_knows_its_maps_and_the_fields_of_tenants() {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/helm/osm");
+    let values = fs::read_to_string(chart.join("values.yaml")).expect("it is there");
+    let values: Value = serde_saphyr::from_str(&values).expect("it is YAML");
+    let maps = maps(&values, "").concat();
+    let define = "{{- define \"osm.maps\" -}}\n";
+    replace(
+        &chart.join("templates/_values.tpl"),
+        (define, "{{- end }}"),
+        &maps,
+    );
+
+    let spec = WorkerCluster::crd();
+    let spec = serde_json::to_value(&spec.spec.versions[0].schema).expect("it is JSON");
+    let fields = spec.pointer("/openAPIV3Schema/properties/spec/properties");
+    let fields = fields.and_then(Value::as_object).expect("it has fields");
+    let fields = fields
+        .keys()
+        .filter(|it| !NOT_DEFAULTS.contains(&it.as_str()));
+    let fields: Vec<String> = fields.map(|it| format!("\"{it}\"")).collect();
+    let rows: Vec<String> = fields.chunks(4).map(|row| row.join(", ")).collect();
+    let rows = format!("\n        {}\n      ", rows.join(",\n        "));
+    let start = r#""tenantDefaults": {"type": "object", "propertyNames": {"enum": ["#;
+    replace(&chart.join("values.schema.json"), (start, "]}},\n"), &rows);
+}
+
+/// Returns the paths of all maps that are not empty, as lines of a YAML list. Pods may have none of
+/// the default resources.
+fn maps(value: &Value, path: &str) -> Vec<String> {
+    let inner = value.as_object().into_iter().flatten();
+    let inner = inner.filter(|(key, _)| *key != "resources");
+    let inner: Vec<(&String, &Value)> = inner.collect();
+    let own = (!path.is_empty() && !inner.is_empty()).then(|| format!("- {path}\n"));
+    let below = inner.into_iter().flat_map(|(key, value)| {
+        let path = format!("{path}.{key}");
+        maps(value, path.trim_start_matches('.'))
+    });
+    own.into_iter().chain(below).collect()
+}
+
+/// Holds what is between two texts of a file to what is generated.
+fn replace(file: &Path, (start, end): (&str, &str), generated: &str) {
+    let committed = fs::read_to_string(file).expect("it is text");
+    let (before, rest) = committed.split_once(start).expect("it has the place");
+    let (_, after) = rest.split_once(end).expect("the place ends");
+    let wanted = format!("{before}{start}{generated}{end}{after}");
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(file, &wanted).expect("it is writable");
+    }
+    assert!(
+        committed == wanted,
+        "{} is stale; set {UPDATE}=1",
+        file.display()
+    );
 }
 
 fn rbac_files() -> Vec<(PathBuf, String)> {

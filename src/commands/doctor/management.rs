@@ -19,7 +19,7 @@ use crate::api::{
 use crate::client::pages;
 use crate::commands::managers::Fleets;
 use crate::telemetry::chain::{chain, whole};
-use crate::tenant::report::counted;
+use crate::tenant::{inventory::Inventory, report::counted};
 
 const PLACE: &str = "management";
 /// The manager's namespace in `manifests/rbac`.
@@ -136,9 +136,15 @@ async fn rights_of_the_manager(
     let mut missing = Vec::new();
     let mut places: Vec<(String, &str)> = vec![(KUBE_SYSTEM.to_owned(), "kube-system")];
     places.push((options.manager.namespace.clone(), "replicas"));
-    let namespaces = tenants.iter().filter_map(|(secret, _)| secret.namespace());
-    let namespaces = namespaces.take(NAMESPACES_MAX);
-    places.extend(namespaces.map(|namespace| (namespace, "tenants")));
+    let is_of_kkp = |it: &Inventory| *it == Inventory::Kkp;
+    if options.inventories.iter().any(is_of_kkp) {
+        places.push((options.manager.namespace.clone(), "kkp-seed"));
+    }
+    if !options.inventories.iter().all(is_of_kkp) {
+        let namespaces = tenants.iter().filter_map(|(secret, _)| secret.namespace());
+        let namespaces = namespaces.take(NAMESPACES_MAX);
+        places.extend(namespaces.map(|namespace| (namespace, "tenants")));
+    }
     for (namespace, which) in places {
         // Reading the uid of kube-system is a right on an object without a namespace.
         let everywhere = if which == "kube-system" {
@@ -155,7 +161,11 @@ async fn rights_of_the_manager(
                 return Ok(vec![Check::doubtful(PLACE, "rights", (message, &fix))]);
             }
         };
-        missing.extend(lacking.iter().map(|it| format!("{it} in {namespace}")));
+        let place = match which {
+            "kkp-seed" => "in all namespaces (osm rbac management-kkp-seed)".to_owned(),
+            _ => format!("in {namespace}"),
+        };
+        missing.extend(lacking.iter().map(|it| format!("{it} {place}")));
     }
     let fix = if who == account && !missing.is_empty() {
         grant(client, namespace).await
@@ -199,8 +209,11 @@ async fn grant(client: &Client, namespace: &str) -> String {
     )
 }
 
-/// Returns the rules of one role of `manifests/rbac/management.yaml`.
+/// Returns the rules of one role of `manifests/rbac`.
 fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyRule>> {
+    if which == "kkp-seed" {
+        return Ok(rights::in_kkp_seed()?.remove("").unwrap_or_default());
+    }
     let mut needs = rights::in_management()?;
     let replicas = needs.remove(NAMESPACE).unwrap_or_default();
     let everywhere = needs.remove("").unwrap_or_default();

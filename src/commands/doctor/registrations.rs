@@ -32,6 +32,8 @@ pub(super) type Registered = (Secret, Option<WorkerCluster>);
 enum Named {
     Missing,
     NotSelected,
+    /// It is a registration, and an older WorkerCluster names it.
+    Taken,
     /// It cannot be read.
     Unknown,
 }
@@ -79,7 +81,12 @@ pub(super) async fn fetch(
     let (registered, alone) = pairs(secrets, owns, selection);
     let orphans = stream::iter(alone)
         .map(async |own| {
-            let secret = named(client, &own).await;
+            let is_taken = registered.iter().any(|(secret, _)| names(&own, secret));
+            let secret = if is_taken {
+                Named::Taken
+            } else {
+                named(client, &own).await
+            };
             Orphan { own, secret }
         })
         .buffered(AT_ONCE)
@@ -120,6 +127,8 @@ fn pairs(
     selection: &Selection,
 ) -> (Vec<Registered>, Vec<WorkerCluster>) {
     let mut registered = Vec::new();
+    // Of several that name one Secret, the manager uses the oldest.
+    owns.sort_by_cached_key(|own| (own.creation_timestamp().map(|it| it.0), own.uid()));
     for secret in secrets {
         let found = owns.iter().position(|own| names(own, &secret));
         let own = found.map(|index| owns.remove(index));
@@ -154,11 +163,33 @@ fn unpaired(registered: &[Registered], mut orphans: Vec<Orphan>, selector: &str)
         let found = orphans.iter().position(is_it);
         checks.push(match found.map(|index| orphans.remove(index)) {
             Some(orphan) => refers_elsewhere(&orphan, selector),
-            None => not_made_yet(&secret.namespace().unwrap_or_default()),
+            None => collides(registered, secret)
+                .unwrap_or_else(|| not_made_yet(&secret.namespace().unwrap_or_default())),
         });
     }
     checks.extend(orphans.iter().filter_map(|it| without_secret(it, selector)));
     checks
+}
+
+/// Returns the check of a registration whose WorkerCluster would have the name of another one's.
+fn collides(registered: &[Registered], secret: &Secret) -> Option<Check> {
+    let (place, name) = (secret.namespace()?, secret.name_any());
+    let is_it =
+        |own: &&WorkerCluster| own.namespace().as_ref() == Some(&place) && own.name_any() == name;
+    let other = registered
+        .iter()
+        .filter_map(|(_, own)| own.as_ref())
+        .find(is_it)?;
+    let (_, owner) = registration_of(other);
+    let message = format!(
+        "Secret {name} is registered, and WorkerCluster {name} refers to Secret {owner}, which is \
+         registered as well; one namespace is one tenant"
+    );
+    let fix = format!(
+        "remove one of the two registrations, for example: kubectl label secret {name} -n {place} \
+         {WORKER_CLUSTER_LABEL}-"
+    );
+    Some(Check::wrong(&place, WHAT, (message, &fix)))
 }
 
 fn not_made_yet(place: &str) -> Check {
@@ -173,6 +204,7 @@ fn reference(orphan: &Orphan, selector: &str) -> String {
     let why = match orphan.secret {
         Named::Missing => "does not exist".to_owned(),
         Named::NotSelected => format!("does not have the label {selector}"),
+        Named::Taken => "an older WorkerCluster refers to".to_owned(),
         Named::Unknown => format!("does not exist, or does not have the label {selector}"),
     };
     format!("WorkerCluster {name} refers to Secret {secret}, which {why}")
@@ -234,6 +266,10 @@ fn without_secret(orphan: &Orphan, selector: &str) -> Option<Check> {
         ),
     };
     let (state, fix) = match (orphan.secret, conditions) {
+        (Named::Taken, _) => {
+            let fix = format!("kubectl delete workercluster {name} -n {place}");
+            (State::Fail, fix)
+        }
         // Selected by the flag of another installation.
         (Named::NotSelected, Some(_)) => return None,
         (Named::NotSelected, None) => {
@@ -259,7 +295,7 @@ fn unreadable_worker_cluster(found: &ObjectMeta) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -283,6 +319,62 @@ mod tests {
         let own = serde_json::from_value(own).unwrap();
         let check = without_secret(&Orphan { own, secret }, "x=y")?;
         Some((check.state, check.fix.unwrap_or_default()))
+    }
+
+    fn of_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn a_secret(name: &str) -> Secret {
+        of_json(json!({"metadata": {"name": name, "namespace": "n"}}))
+    }
+
+    fn an_own((name, secret): (&str, &str), created: &str) -> WorkerCluster {
+        of_json(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {
+                "name": name, "namespace": "n", "uid": name,
+                "creationTimestamp": format!("2026-01-01T00:00:0{created}Z"),
+            },
+            "spec": {"kubeconfigSecretRef": {"name": secret}},
+        }))
+    }
+
+    #[test]
+    fn of_two_that_refer_to_one_secret_the_oldest_is_used() {
+        let owns = vec![an_own(("younger", "s"), "2"), an_own(("older", "s"), "1")];
+        let (registered, alone) = pairs(vec![a_secret("s")], owns, &Selection::default());
+        let used = registered.iter().filter_map(|(_, own)| own.as_ref());
+        assert_eq!(
+            used.map(ResourceExt::name_any).collect::<Vec<_>>(),
+            ["older"]
+        );
+        assert_eq!(
+            alone.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+            ["younger"]
+        );
+    }
+
+    /// An inventory names the WorkerCluster of Secret `a-kubeconfig` as the labelled Secret `a`.
+    #[test]
+    fn a_registration_whose_name_is_taken_is_told_from_one_that_is_new() {
+        let found = |name| {
+            let of_inventory = (
+                a_secret("a-kubeconfig"),
+                Some(an_own((name, "a-kubeconfig"), "1")),
+            );
+            let registered = [of_inventory, (a_secret("a"), None)];
+            let checks = unpaired(&registered, Vec::new(), "x=y");
+            (
+                checks.len(),
+                checks[0].state,
+                checks[0].fix.clone().unwrap_or_default(),
+            )
+        };
+        let (count, state, fix) = found("a");
+        assert_eq!((count, state), (1, State::Fail));
+        assert!(fix.contains("kubectl label secret a -n n"), "{fix}");
+        assert_eq!(found("other").1, State::Warn);
     }
 
     #[test]
@@ -315,6 +407,9 @@ mod tests {
         let state = |secret, conditions| check(secret, conditions).map(|(state, _)| state);
         assert_eq!(state(Named::Missing, Some(&served)), Some(State::Fail));
         assert_eq!(state(Named::NotSelected, None), Some(State::Fail));
+        let taken = check(Named::Taken, None);
+        let fix = "kubectl delete workercluster a -n n".to_owned();
+        assert_eq!(taken, Some((State::Fail, fix)));
         assert_eq!(state(Named::Missing, None), Some(State::Warn));
         let (_, fix) = check(Named::Missing, None).unwrap();
         assert!(

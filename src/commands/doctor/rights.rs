@@ -18,6 +18,7 @@ use crate::api::{names::FETCHER, worker_cluster::Home};
 use crate::commands::cluster_client::{Permission, review};
 
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
+const KKP_SEED: &str = include_str!("../../../manifests/rbac/kkp-seed/management.yaml");
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 
@@ -56,6 +57,11 @@ pub(super) type Needs = BTreeMap<String, Vec<PolicyRule>>;
 /// Returns the rules that the manager needs in the management cluster.
 pub(super) fn in_management() -> anyhow::Result<Needs> {
     needs(MANAGEMENT)
+}
+
+/// Returns the rules that it needs there to serve the user clusters of a KKP seed.
+pub(super) fn in_kkp_seed() -> anyhow::Result<Needs> {
+    needs(KKP_SEED)
 }
 
 /// Returns the rules that it needs in a worker cluster.

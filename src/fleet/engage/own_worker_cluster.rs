@@ -105,6 +105,19 @@ async fn create(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> 
     if *inventory != Inventory::Label {
         new.metadata.owner_references = Some(vec![owner(params.registration)]);
     }
+    if let Some(other) = (params.shared.worker_clusters)
+        .named(registered.id.tenant.namespace(), &new.name_any())
+        .map(|other| other.spec.kubeconfig_secret_ref.name.clone())
+        .filter(|secret| **secret != *registered.id.name)
+    {
+        return Err(failed(format!(
+            "WorkerCluster {} refers to Secret {other}, so Secret {} can have none of this name: \
+             one namespace is one tenant; remove one of the two registrations, or delete the \
+             WorkerCluster if {other} is none",
+            new.name_any(),
+            registered.id.name
+        )));
+    }
     let created = worker_clusters::create(&management, &new).await;
     created.map_err(|error| {
         let why = format!("cannot create the WorkerCluster: {}", chain(&error));

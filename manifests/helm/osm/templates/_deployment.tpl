@@ -7,7 +7,7 @@ osm.manager.* and osm.webhook.*, beside the component's other objects.
 {{- define "osm.values" -}}
 {{- $values := .root.Values }}
 {{- if ne .component "manager" }}
-{{- $shared := pick $values "affinity" "nodeSelector" "podAnnotations" "podLabels" "priorityClassName"
+{{- $shared := pick $values "affinity" "hostUsers" "nodeSelector" "podAnnotations" "podLabels" "priorityClassName"
   "revisionHistoryLimit" "strategy" "terminationGracePeriodSeconds" "tolerations" "topologySpreadConstraints" }}
 {{- $values = $shared }}
 {{- range $name, $value := .root.Values.webhook }}
@@ -28,7 +28,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {{- include "osm.metadata" . | nindent 2 }}
 spec:
-  replicas: {{ $values.replicas }}
+  replicas: {{ include "osm.replicas" . }}
   revisionHistoryLimit: {{ $values.revisionHistoryLimit }}
   {{- with $values.strategy }}
   strategy: {{- toYaml . | nindent 4 }}
@@ -44,6 +44,9 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: {{ include "osm.serviceAccount" . }}
+      {{- if kindIs "bool" $values.hostUsers }}
+      hostUsers: {{ $values.hostUsers }}
+      {{- end }}
       terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
       securityContext:
         runAsNonRoot: true
