@@ -3,7 +3,7 @@
 
 mod progress;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
@@ -58,6 +58,15 @@ pub async fn steps(question: &Question) -> anyhow::Result<Progress> {
     let version = client.apiserver_version().await;
     version.context("the worker cluster's API server does not answer")?;
     let found = machine(&client, question).await;
+    if matches!(found, Known::Is(None)) && question.machine_deployment.is_none() {
+        bail!(
+            "there is no Machine {} in {}: kubectl get machines -n {} lists them; if its node has \
+             none, add --machine-deployment",
+            question.name,
+            question.namespace,
+            question.namespace
+        );
+    }
     let deployment = deployment(&client, question, &found).await;
     let own_node = match &found {
         Known::Is(Some(machine)) => text(machine, "/status/nodeRef/name"),

@@ -25,7 +25,7 @@ use crate::api::{
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::client::{permits::Priority, retry_delay::RetryDelay, write};
-use crate::fleet::events::{self, Warning};
+use crate::fleet::events::{self, Occurrence};
 use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
@@ -375,12 +375,12 @@ fn extend_instead(profiles: &[String]) -> String {
 }
 
 async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (Reason, &str)) {
-    let warning = Warning {
+    let occurrence = Occurrence {
         action: "InstallProfiles",
         reason,
         note,
     };
     let engagement = &context.engagement;
     let known = (&*engagement.tenant_status, &engagement.shared.clock);
-    events::warn(&engagement.management, known, (own, warning)).await;
+    events::publish(&engagement.management, known, (own, occurrence)).await;
 }

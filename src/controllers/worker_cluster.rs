@@ -19,7 +19,7 @@ use crate::api::{
 use crate::client::{recurring::Recurring, retry_delay::RetryDelay, tenant_status::ConditionLog};
 use crate::fleet::{
     engagement::Reporting,
-    events::{self, Warning},
+    events::{self, Occurrence},
 };
 use crate::plan::{
     news::news,
@@ -194,12 +194,12 @@ impl Writer<'_> {
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
         for item in &news {
-            let warning = Warning {
+            let occurrence = Occurrence {
                 action: "Serve",
                 reason: item.reason,
                 note: &item.note,
             };
-            self.publish(&own, warning).await;
+            self.publish(&own, occurrence).await;
         }
         let before = self.written.replace(Written {
             uid: own.uid(),
@@ -228,18 +228,18 @@ impl Writer<'_> {
         let (Some((reason, note)), Some(own), true) = (status.and_then(lost), own, is_due) else {
             return;
         };
-        let warning = Warning {
+        let occurrence = Occurrence {
             action: "Connect",
             reason,
             note,
         };
-        self.publish(&own, warning).await;
+        self.publish(&own, occurrence).await;
         self.warned = Some(Instant::now());
     }
 
-    async fn publish(&self, own: &WorkerCluster, warning: Warning<'_>) {
+    async fn publish(&self, own: &WorkerCluster, occurrence: Occurrence<'_>) {
         let known = (&*self.reporting.registered.status, &self.reporting.clock);
-        events::warn(&self.reporting.management, known, (own, warning)).await;
+        events::publish(&self.reporting.management, known, (own, occurrence)).await;
     }
 }
 

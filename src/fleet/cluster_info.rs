@@ -43,6 +43,13 @@ pub enum ClusterInfoError {
     /// The fetcher's token does not exist yet.
     #[error("Secret cloud-init-settings/cloud-init-getter-token has no token yet")]
     TokenPending,
+    /// The Secret for the fetcher's token does not exist. We create it, unless the cluster is its
+    /// tenant's home.
+    #[error(
+        "Secret cloud-init-settings/cloud-init-getter-token does not exist; in a cluster that is \
+         its tenant's home, the installer of its own operating-system-manager creates it"
+    )]
+    TokenMissing,
     /// There is neither a usable cluster-info nor a ready endpoint.
     #[error(
         "neither ConfigMap kube-public/cluster-info nor a ready endpoint of Service \
@@ -66,7 +73,7 @@ impl ClusterInfoError {
     /// Returns the reason for the condition that reports this error.
     pub const fn reason(&self) -> Reason {
         match self {
-            Self::TokenPending => Reason::TokenPending,
+            Self::TokenPending | Self::TokenMissing => Reason::TokenPending,
             Self::NoApiServer => Reason::NoApiServer,
             Self::Announcement(_) => Reason::ClusterInfoInvalid,
             Self::Call { .. } => Reason::FactsFailed,
@@ -160,7 +167,9 @@ pub async fn read_unprepared(
     in_use: InUse<'_>,
 ) -> Result<ClusterInfo, ClusterInfoError> {
     let fetch_token = match fetch_token(client).await {
-        Err(ClusterInfoError::TokenPending) => SecretText::new(NO_TOKEN),
+        Err(ClusterInfoError::TokenPending | ClusterInfoError::TokenMissing) => {
+            SecretText::new(NO_TOKEN)
+        }
         found => found?,
     };
     let read = read_with(client, fetch_token, kubeconfig_ca, in_use).await;
@@ -211,8 +220,9 @@ async fn fetch_token(client: &Client) -> Result<SecretText, ClusterInfoError> {
             what: "the fetcher's token",
             source,
         })?;
-    secret
-        .and_then(|mut secret| secret.data.as_mut()?.remove("token"))
+    let mut secret = secret.ok_or(ClusterInfoError::TokenMissing)?;
+    let data = secret.data.as_mut();
+    data.and_then(|data| data.remove("token"))
         .and_then(|token| String::from_utf8(token.0).ok())
         .filter(|token| (1..=TOKEN_BYTES_MAX).contains(&token.len()))
         .map(SecretText::new)

@@ -15,10 +15,10 @@ use crate::telemetry::chain::chain;
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
 const NOTE_BYTES_MAX: usize = 960;
 
-/// The content of a warning.
+/// What an Event is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Warning<'a> {
-    /// The action that failed.
+pub struct Occurrence<'a> {
+    /// The action that succeeded or failed.
     pub action: &'static str,
     /// The machine-readable CamelCase reason.
     pub reason: Reason,
@@ -26,19 +26,19 @@ pub struct Warning<'a> {
     pub note: &'a str,
 }
 
-/// Creates a warning Event about a WorkerCluster, and records it for the fleet page. It may get
-/// lost: a condition contains the same message.
-pub async fn warn(
+/// Creates an Event about a WorkerCluster, and records it for the fleet page. It may get lost: a
+/// condition contains the same message.
+pub async fn publish(
     management: &Clients,
     (tenant_status, clock): (&TenantStatus, &Clock),
-    (own, warning): (&WorkerCluster, Warning<'_>),
+    (own, occurrence): (&WorkerCluster, Occurrence<'_>),
 ) {
     let reporter = Reporter {
         controller: "osm".to_owned(),
         instance: None,
     };
     let recorder = Recorder::new(management.client(), reporter);
-    let event = event(warning.action, warning.reason, cut(warning.note));
+    let event = event(occurrence.action, occurrence.reason, cut(occurrence.note));
     let about = own.object_ref(&());
     tenant_status
         .sent_events

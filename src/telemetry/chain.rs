@@ -9,6 +9,7 @@ mod tls;
 use std::{error::Error, fmt, io, iter, sync::Arc};
 
 use kube::{
+    client::AuthError,
     config::{KubeconfigError, LoadDataError},
     core::Status,
 };
@@ -113,6 +114,11 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
     if let Some(LoadDataError::ReadFile(_, path)) = error.downcast_ref() {
         return format!("cannot read {}", path.display());
+    }
+    // It has the whole output of the command, which may contain a token. Its errors are printed as
+    // they come.
+    if let Some(AuthError::AuthExecRun { out, .. }) = error.downcast_ref() {
+        return format!("the command in the kubeconfig failed ({})", out.status);
     }
     if let Some(sentence) = error.downcast_ref().and_then(tls::sentence) {
         return sentence;

@@ -449,6 +449,13 @@ pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static W
         let words = ["machine", node, "--worker-kubeconfig", kubeconfig];
         run(&[&words[..], &of[..]].concat()).await
     };
+    // The real one does not serve Machines.
+    if world.management.real().is_none() {
+        let none = run(&["machine", "none", "--worker-kubeconfig", path(&admin)]).await;
+        assert_eq!(none.code, Some(1), "{none:?}");
+        let why = "there is no Machine none in kube-system";
+        assert!(none.err.contains(why), "{none:?}");
+    }
     let before = shown(path(&admin), "one").await;
     assert_eq!(before.code, Some(3), "{before:?}");
     let words: Vec<&str> = before.out.split_whitespace().collect();

@@ -68,7 +68,7 @@ contexts:
 ";
 
 /// A worker cluster's kubeconfig whose command leaves a file behind.
-fn with_exec(certificate_authority: &str) -> String {
+fn with_exec((command, argument): (&str, &str), certificate_authority: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Config
@@ -79,7 +79,7 @@ clusters:
 users:
 - name: somebody
   user:
-    exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: [it-ran]}}
+    exec: {{apiVersion: client.authentication.k8s.io/v1, command: {command}, args: [{argument}]}}
 contexts:
 - name: there
   context: {{cluster: there, user: somebody}}
@@ -92,7 +92,7 @@ fn no_command_of_a_worker_clusters_kubeconfig_is_run_unless_its_reader_trusts_it
     let folder = Folder::new();
     folder.write("nowhere.yaml", NOWHERE);
     let authority = STANDARD.encode(fake_cluster::Cluster::default().ca_pem());
-    folder.write("exec.yaml", &with_exec(&authority));
+    folder.write("exec.yaml", &with_exec(("touch", "it-ran"), &authority));
     let commands = [
         "tenant add berlin",
         "tenant add berlin --dry-run",
@@ -118,6 +118,12 @@ fn no_command_of_a_worker_clusters_kubeconfig_is_run_unless_its_reader_trusts_it
     }
     let ran = folder.osm(&format!("tenant add berlin --dry-run {both} --allow-exec"));
     assert!(folder.path("it-ran").exists(), "{}", ran.stderr);
+    let missing = with_exec(("ls", "no-such-file"), &authority);
+    folder.write("exec.yaml", &missing);
+    let ran = folder.osm("tenants --kubeconfig exec.yaml");
+    let failed = "the command in the kubeconfig failed (exit status: 2)";
+    assert!(ran.stderr.contains(failed), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("Output"), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What has become wrong in a status and is the operator's to act on. It is reported in the
-//! management cluster, where tenants do not look.
+//! What has become wrong in a status and is the operator's to act on, and that all is well again.
+//! It is reported in the management cluster, where tenants do not look.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,26 @@ pub struct News {
     pub note: String,
 }
 
-/// Returns what is wrong in a status and was not in the one before. A lost connection is left out:
-/// it is reported after a while.
+/// Returns what is wrong in a status and was not in the one before, or that all is well. A lost
+/// connection is left out: it is reported after a while.
 pub fn news(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News> {
     let mut news = of_conditions(before, now);
     news.extend(of_machine_deployments(before, now));
     news.extend(of_fleets(before, now));
+    news.extend(of_ready(before, now));
     news
+}
+
+/// Returns that the tenant is served, if it was not before.
+fn of_ready(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Option<News> {
+    let is_ready = |status: &WorkerClusterStatus| {
+        let ready = ConditionType::Ready.find_in(&status.conditions);
+        ready.is_some_and(|it| it.status == "True")
+    };
+    (is_ready(now) && !is_ready(before)).then(|| News {
+        reason: Reason::Ready,
+        note: "the worker cluster is served".to_owned(),
+    })
 }
 
 /// Returns that a fleet has written its name into the status of a tenant that another one serves.
@@ -120,6 +133,20 @@ mod tests {
             "machineDeployments": entries.iter().map(entry).collect::<Vec<_>>(),
         }))
         .expect("it is well formed")
+    }
+
+    #[test]
+    fn that_all_is_well_is_reported_when_it_becomes_true() {
+        let waits = status(&[("Ready", "NotConnected")], &[]);
+        let mut ready = status(&[("Ready", "Ready")], &[]);
+        ready.conditions[0].status = "True".to_owned();
+        for before in [&waits, &status(&[], &[])] {
+            let found = news(before, &ready);
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].reason, Reason::Ready);
+        }
+        assert_eq!(news(&ready, &ready), []);
+        assert_eq!(news(&ready, &waits), []);
     }
 
     #[test]
