@@ -47,7 +47,7 @@ use crate::controllers::{
 };
 use crate::fleet::{
     self, Source, Sources,
-    engagement::Shared,
+    engagement::{ServeFunction, Shared},
     fleet_summary,
     registry::Registry,
     sharding::{
@@ -241,6 +241,7 @@ pub async fn run_with(
     tasks.pace(&controllers, tenants, (settings.rollout, &given.metrics));
     let shared = Arc::new(Shared {
         fleet: settings.replica.fleet_id(),
+        handover_timeout: settings.replica.lease_duration * 2,
         registry,
         worker_clusters,
         management: given.management,
@@ -257,10 +258,7 @@ pub async fn run_with(
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),
         clock: given.clock,
         metrics: given.metrics,
-        serve: Arc::new(move |engagement| {
-            let controllers = controllers.clone();
-            Box::pin(async move { controllers.serve(engagement).await })
-        }),
+        serve: serve_with(controllers),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
     let fleet = fleet::run(fleet::Params {
@@ -302,6 +300,13 @@ fn sources(settings: &Settings, given: &Dependencies) -> Sources {
         inventories: settings.inventories.iter().map(source).collect(),
         except: settings.except_namespaces.clone(),
     }
+}
+
+fn serve_with(controllers: Controllers) -> ServeFunction {
+    Arc::new(move |engagement| {
+        let controllers = controllers.clone();
+        Box::pin(async move { controllers.serve(engagement).await })
+    })
 }
 
 /// Runs the fleet while this replica is a member. The Lease is released after the fleet's last

@@ -19,7 +19,7 @@ use crate::api::reason::Reason;
 use crate::commands::{
     count::Count,
     doctor::{self, Check, Options, State},
-    managers::follow::Followed,
+    managers::{Fleet, follow::Followed},
 };
 use crate::settings::inventories;
 use crate::telemetry::chain::whole;
@@ -71,11 +71,17 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let (management, manager) = (flags.management.source(), flags.manager.account());
-    let selection = flags.selection.selection();
+    let mut selection = flags.selection.selection();
     let about = (manager.namespace.as_str(), &selection);
     let followed = flags.follow.follow(&management, about);
     let (of_run, fleet, unknown) = match runtime.block_on(followed) {
-        Ok(Followed { flags, fleet, .. }) => (flags, fleet.map(|it| it.name), None),
+        Ok(Followed { flags, fleet, .. }) => {
+            selection.except = fleet
+                .as_ref()
+                .map(Fleet::except_namespaces)
+                .unwrap_or_default();
+            (flags, fleet.map(|it| it.name), None)
+        }
         Err(error) => (flags.run, None, Some(whole(error.as_ref()).to_string())),
     };
     let CheckedFlags {

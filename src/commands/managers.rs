@@ -51,6 +51,14 @@ pub struct Fleet {
     pub settings: Option<Result<PublishedSettings, String>>,
 }
 
+impl Fleet {
+    /// Returns the namespaces that it leaves to other fleets.
+    pub fn except_namespaces(&self) -> Vec<String> {
+        let settings = self.settings.as_ref().and_then(|it| it.as_ref().ok());
+        settings.map_or_else(Vec::new, |it| it.except_namespaces.clone())
+    }
+}
+
 /// The fleets whose replicas run in a namespace. Leases elsewhere are not believed: a tenant may
 /// write those in its own namespace.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +73,8 @@ pub struct Fleets {
 pub enum Serving {
     /// This replica.
     By(String),
+    /// A fleet whose Leases are elsewhere, and which keeps the status.
+    Elsewhere(FleetId),
     /// No replica, for this reason. What a status says was true once.
     Nobody(Unserved, String),
     /// It is not known.
@@ -222,9 +232,7 @@ impl Fleets {
     /// Returns who serves a tenant, whose status is written by this fleet.
     pub fn serving(&self, tenant: &TenantId, fleet: Option<&FleetId>) -> Serving {
         if let Some(elsewhere) = fleet.filter(|it| !self.may_have(it)) {
-            let place = elsewhere.namespace.as_deref().unwrap_or_default();
-            let why = format!("fleet {elsewhere} serves it (--manager-namespace {place} shows it)");
-            return Serving::Nobody(Unserved::NoLease, why);
+            return Serving::Elsewhere(elsewhere.clone());
         }
         let is_watched = |it: &&Fleet| match &it.settings {
             Some(Ok(settings)) => settings.watches(tenant.namespace()),
@@ -257,7 +265,7 @@ impl Fleets {
     }
 
     /// Returns true if the Leases of a fleet may be among those that were read.
-    fn may_have(&self, fleet: &FleetId) -> bool {
+    pub(super) fn may_have(&self, fleet: &FleetId) -> bool {
         fleet.namespace.as_ref().is_none_or(|it| *it == self.place)
     }
 }
@@ -424,10 +432,9 @@ mod tests {
         assert_eq!(unserved(&found), Some(Unserved::NotWatched));
         let lisbon = |fleet| fleets.serving(&TenantId::new("lisbon"), Some(&id(fleet)));
         assert_eq!(lisbon(("osm", Some("osm"))), Serving::By("a".to_owned()));
-        let Serving::Nobody(Unserved::NoLease, why) = lisbon(("osm", Some("osm-canary"))) else {
-            panic!("another installation has a fleet of this name");
-        };
-        assert!(why.contains("--manager-namespace osm-canary"), "{why}");
+        // Another installation has a fleet of this name.
+        let canary = ("osm", Some("osm-canary"));
+        assert_eq!(lisbon(canary), Serving::Elsewhere(id(canary)));
     }
 
     #[test]

@@ -83,7 +83,9 @@ impl Selection {
             let objects = listed.objects.into_iter();
             let is_one = |own: &WorkerCluster| !self.excepts(own.metadata.namespace.as_ref());
             all.objects.extend(objects.filter(is_one));
-            all.unreadable.extend(listed.unreadable);
+            let unreadable = listed.unreadable.into_iter();
+            let is_one = |it: &ObjectMeta| !self.excepts(it.namespace.as_ref());
+            all.unreadable.extend(unreadable.filter(is_one));
         }
         Ok(all)
     }

@@ -152,7 +152,7 @@ fn serving(mut row: Row, fleets: Option<&Fleets>) -> Row {
     });
     match fleets.serving(&TenantId::new(&row.tenant), fleet.as_ref()) {
         Serving::By(replica) => row.replica = Some(replica),
-        Serving::Unknown => {}
+        Serving::Elsewhere(_) | Serving::Unknown => {}
         Serving::Nobody(unserved, why) => {
             row.message = format!("{why}; before that: {}", row.state);
             unserved.as_str().clone_into(&mut row.state);

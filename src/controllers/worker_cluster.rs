@@ -153,17 +153,18 @@ impl Writer<'_> {
         let report = registered.status.report();
         self.log.record(&registered.id, &report.findings);
         let own = self.reporting.registered.worker_cluster.borrow().clone();
-        // Another fleet serves the tenant, and writes its status.
-        let (Some(own), true) = (own, report.fleet.is_some()) else {
+        let (Some(own), Some(us)) = (own, &report.fleet) else {
             return Ok(INTERVAL);
         };
-        if let Some(written) = &mut self.written {
-            written.see(&own);
-        }
+        self.written.iter_mut().for_each(|it| it.see(&own));
         let none = WorkerClusterStatus::default();
         let ahead = self.written.as_ref().filter(|it| it.is_ahead_of(&own));
         let before = ahead.map(|it| &it.status).or(own.status.as_ref());
         let before = before.unwrap_or(&none);
+        // Another fleet serves the tenant, and writes its status.
+        if before.fleet().is_some_and(|holder| !holder.may_be(us)) {
+            return Ok(INTERVAL);
+        }
         let wanted = status(status::Params {
             report: &report,
             before,
@@ -187,7 +188,7 @@ impl Writer<'_> {
         let patch = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
             "kind": "WorkerCluster",
-            "status": wanted,
+            "status": WorkerClusterStatus { requested_by_fleet: None, ..wanted.clone() },
         });
         let params = PatchParams::apply("osm").force();
         let patched = api

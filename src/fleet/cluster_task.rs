@@ -79,6 +79,11 @@ pub async fn run(
         clock: shared.clock.clone(),
         cancel: reporting.clone(),
     });
+    let answer = answer(
+        Arc::clone(&shared),
+        Arc::clone(&registered),
+        management.clone(),
+    );
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
         let task = Task {
@@ -96,7 +101,20 @@ pub async fn run(
         // On the heap, once per cluster task.
         Box::pin(task.run(&cancel)).await;
     };
-    tokio::join!(report, serve);
+    tokio::select! {
+        ((), ()) = async { tokio::join!(report, serve) } => {}
+        () = answer => {}
+    }
+}
+
+/// Answers other fleets that ask for the tenant. Never completes.
+async fn answer(shared: Arc<Shared>, registered: Arc<RegisteredCluster>, management: Clients) {
+    let holding = Holding {
+        shared: &shared,
+        registered: &registered,
+        management: &management,
+    };
+    holding.answer(&shared.clock).await;
 }
 
 /// Returns true if a registration that this replica never saw was removed. If its Secret exists, it
@@ -255,7 +273,7 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                // Sent when the uid or spec changes. Our own writes to the status send nothing.
+                // Sent when the uid, the spec or the fleet changes. Our reports send nothing.
                 _ = worker_clusters.changed() => {}
                 _ = ownerships.changed() => {}
                 () = sleep_or_pend(wait) => {}
@@ -424,7 +442,6 @@ impl Task {
     async fn must_leave(&self, credentials: Credentials) {
         let mut worker_clusters = self.registered.worker_cluster.subscribe();
         let mut ownerships = self.registered.ownership.subscribe();
-        let mut written = None;
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let ownership = ownerships.borrow_and_update().clone();
@@ -436,8 +453,7 @@ impl Task {
             let Some(own) = own.filter(may_serve) else {
                 return;
             };
-            let contest = (&self.asking, &mut written);
-            if self.holding().leaves(&own, contest) {
+            if self.holding().has_lost(&own, &self.asking) {
                 return;
             }
             let status = &self.registered.status;

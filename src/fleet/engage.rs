@@ -144,7 +144,9 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
         registered: params.registered,
         management: params.management,
     };
-    holding.take(&worker_cluster).await?;
+    if !params.registered.status.read(|it| it.fleet.is_some()) {
+        holding.take(&worker_cluster).await?;
+    }
     let begun = Instant::now();
     let attempt = attempt_for(&params, &worker_cluster).await;
     let metrics = &params.shared.metrics;

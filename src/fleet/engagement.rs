@@ -44,6 +44,9 @@ use crate::tenant::{
 pub struct Shared {
     /// The fleet.
     pub fleet: FleetId,
+    /// How long a fleet that serves a tenant may take to answer another one that asks for it. One
+    /// that has lost its Leases has ended by then.
+    pub handover_timeout: Duration,
     /// The registry.
     pub registry: Arc<Registry>,
     /// The WorkerClusters.

@@ -265,6 +265,7 @@ fn shared(params: Params, management: &Client) -> Shared {
     };
     Shared {
         fleet: FleetId::default(),
+        handover_timeout: Duration::ZERO,
         registry,
         worker_clusters,
         management: params.management.transport,

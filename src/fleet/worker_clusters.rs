@@ -269,19 +269,20 @@ async fn notify_registrations(
     }
 }
 
-type Matter<'a> = (
-    Option<&'a str>,
-    &'a WorkerClusterSpec,
-    [bool; 2],
-    Option<FleetId>,
-);
+/// Returns the parts that matter to the tasks that serve the cluster.
+fn matter(own: &WorkerCluster) -> (Option<&str>, &WorkerClusterSpec, bool) {
+    (own.metadata.uid.as_deref(), &own.spec, is_restored(own))
+}
 
-/// Returns the parts that matter to the tasks that serve the cluster. Of the status, which we write
-/// ourselves, this is only who serves it.
-fn matter(own: &WorkerCluster) -> Matter<'_> {
-    let uid = own.metadata.uid.as_deref();
-    let marks = [is_restored(own), is_removed(own)];
-    (uid, &own.spec, marks, holder(own))
+/// Returns which fleet serves the tenant and which one asks for it. Of the status, which we write
+/// ourselves, nothing else matters.
+fn fleets(own: &WorkerCluster) -> (Option<FleetId>, bool, Option<&String>) {
+    (holder(own), is_removed(own), request(own))
+}
+
+/// Returns the fleet that asks for the tenant.
+pub fn request(own: &WorkerCluster) -> Option<&String> {
+    own.status.as_ref()?.requested_by_fleet.as_ref()
 }
 
 /// Returns the fleet that serves the tenant, by its status.
@@ -305,8 +306,8 @@ fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
 }
 
 /// Updates a registered cluster with its WorkerCluster. A changed status does not wake the tasks
-/// that serve the cluster; it wakes the task that writes the status, which compares it with the
-/// desired one.
+/// that serve the cluster, unless it names another fleet; it wakes the task that writes the status,
+/// which compares it with the desired one.
 pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     let own = clusters.of(&registered.id);
     if let Some(own) = &own {
@@ -318,7 +319,8 @@ pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     }
     let mut has_another_status = false;
     registered.worker_cluster.send_if_modified(|before| {
-        let news = before.as_deref().map(matter) != own.as_deref().map(matter);
+        let news = before.as_deref().map(matter) != own.as_deref().map(matter)
+            || before.as_deref().map(fleets) != own.as_deref().map(fleets);
         has_another_status = before.as_deref().map(status) != own.as_deref().map(status);
         *before = own;
         news

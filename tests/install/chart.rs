@@ -421,6 +421,10 @@ fn what_cannot_work_is_refused_by_its_name() {
         (json!({"tenantDefaults": {"clusterDns": []}}), "clusterDns"),
         (json!({"egressProxy": null}), "--reset-then-reuse-values"),
         (
+            json!({"replicas": 5, "replicaCount": 4}),
+            "replicas and replicaCount",
+        ),
+        (
             json!({"webhook": {"serviceAccount": null}}),
             "no webhook.serviceAccount",
         ),
@@ -436,21 +440,6 @@ fn what_cannot_work_is_refused_by_its_name() {
         let refused = refused.expect_err(expected);
         assert!(refused.contains(expected), "{values}: {refused}");
     }
-}
-
-#[test]
-fn former_names_of_values_mean_the_same() {
-    let values = |[replicas, arguments, env]: [&str; 3]| {
-        let all = json!({
-            replicas: 0, arguments: ["--log-format=text"], env: [{"name": "A", "value": "b"}],
-        });
-        let mut webhook = all.clone();
-        webhook["enabled"] = json!(true);
-        merged(&[&all, &json!({ "webhook": webhook })])
-    };
-    let now = template(&values(["replicaCount", "extraArgs", "extraEnv"]));
-    assert_eq!(template(&values(["replicas", "arguments", "env"])), now);
-    assert_eq!(now.matches("replicas: 0\n").count(), 2, "{now}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod kkp_seed;
 #[cfg(test)]
 mod page;
 #[cfg(test)]
+mod policies;
+#[cfg(test)]
 mod port_forward;
 #[cfg(test)]
 mod previous_manager;
@@ -56,6 +58,13 @@ async fn a_cluster(name: &str) -> ControlPlane {
 
 /// Runs kubectl as an administrator of a cluster, and hands out what it printed.
 async fn kubectl(cluster: &ControlPlane, arguments: &[&str]) -> String {
+    let printed = try_kubectl(cluster, arguments).await;
+    assert!(printed.is_ok(), "{arguments:?}: {printed:?}");
+    printed.unwrap_or_default()
+}
+
+/// As [`kubectl`], or hands out what it printed as an error.
+async fn try_kubectl(cluster: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
     let kubeconfig = cluster.folder().join("administrator.kubeconfig");
     std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
     let output = Command::new(cluster.kubectl())
@@ -66,9 +75,11 @@ async fn kubectl(cluster: &ControlPlane, arguments: &[&str]) -> String {
         .await
         .expect("kubectl runs");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
+    if !output.status.success() {
+        return Err(errors.into_owned());
+    }
     assert!(!errors.contains("Warning"), "{arguments:?}: {errors}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 async fn install(cluster: &ControlPlane, variant: &str) {

@@ -30,7 +30,7 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Admission plugins for things that these clusters do not have: volumes, ingresses, runtimes.
 /// Each would hold a cache of its objects.
 const ADMISSION_WITHOUT_USE: &str = "DefaultIngressClass,DefaultStorageClass,\
-    MutatingAdmissionPolicy,PersistentVolumeClaimResize,RuntimeClass,StorageObjectInUseProtection";
+    PersistentVolumeClaimResize,RuntimeClass,StorageObjectInUseProtection";
 
 /// The controllers whose work a client of the API can see. Nothing here runs workloads.
 const CONTROLLERS: &str = "serviceaccount-token-controller,serviceaccount-controller,\

@@ -127,9 +127,9 @@ reasons! {
     // Of ProfilesInstalled, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
     // MachinesCurrent.
     NotEngaged: Pending, Nobody => "See that condition.",
-    AnotherFleet: Warning, Operator =>
+    AnotherFleet: Error, Operator =>
         "Let only one of the two fleets watch the namespace (`--namespace`, `--except-namespace`). \
-        The one that waits asks again every ten minutes, and takes over if nobody answers.",
+        The one that waits asks again, and takes over once nobody answers.",
     // Of any but Registered and Adopted.
     NotRegistered: Pending, Nobody => "See `Registered`.",
     // Of Claimed, Prepared, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,

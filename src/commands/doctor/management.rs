@@ -168,7 +168,7 @@ async fn rights_of_the_manager(
         missing.extend(lacking.iter().map(|it| format!("{it} {place}")));
     }
     let fix = if who == account && !missing.is_empty() {
-        grant(client, namespace).await
+        grant(client, options).await
     } else {
         AS_THE_MANAGER.to_owned()
     };
@@ -190,17 +190,22 @@ fn cannot_ask(error: &kube::Error, reviews: &str) -> String {
 
 /// Returns the command that grants the manager's rights. Its role for Leases is in the manager's
 /// namespace, which must exist.
-async fn grant(client: &Client, namespace: &str) -> String {
+async fn grant(client: &Client, options: &Options) -> String {
+    let namespace = options.manager.namespace.as_str();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let create = match namespaces.get_metadata_opt(namespace).await {
         Ok(None) => format!("kubectl create namespace {namespace} && "),
         _ => String::new(),
     };
-    let apply = if namespace == NAMESPACE {
+    let is_of_kkp = |it: &Inventory| *it == Inventory::Kkp;
+    let apply = if namespace != NAMESPACE {
+        "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade"
+    } else if options.inventories.iter().all(is_of_kkp) {
+        "osm rbac management | kubectl apply --server-side -f -; osm rbac management-kkp-seed | \
+         kubectl apply --server-side -f -"
+    } else {
         "osm rbac management | kubectl apply --server-side -f -; osm rbac \
          management-all-namespaces | kubectl apply --server-side -f -"
-    } else {
-        "kubectl apply --server-side -k YOUR_OVERLAY, or helm upgrade"
     };
     format!(
         "{create}{apply}; or bind ClusterRole operating-system-manager-tenants in the namespaces \

@@ -72,6 +72,10 @@ pub(super) async fn fetch(
             }
         }
     }
+    let excepts = |metadata: &ObjectMeta| selection.excepts(metadata.namespace.as_ref());
+    secrets.retain(|it: &Secret| !excepts(&it.metadata));
+    owns.retain(|it: &WorkerCluster| !excepts(&it.metadata));
+    unreadable.retain(|it| !excepts(it));
     let of_inventories = owns.iter().filter(|own| is_of_inventory(own));
     let of_inventories = stream::iter(of_inventories)
         .map(|own| unlabelled(client, own))

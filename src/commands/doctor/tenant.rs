@@ -125,8 +125,15 @@ fn state(place: &str, own: &WorkerCluster, by: By<'_>) -> Vec<Check> {
         return vec![Check::wrong(place, what, (message, fix))];
     }
     let mut checks = conditions::run_checks(place, own);
-    if let Some(Serving::By(replica)) = serving {
-        checks.push(Check::ok(place, what, format!("by replica {replica}")));
+    match serving {
+        Some(Serving::By(replica)) => {
+            checks.push(Check::ok(place, what, format!("by replica {replica}")));
+        }
+        Some(Serving::Elsewhere(fleet)) => {
+            let by = Check::ok(place, what, format!("by fleet {fleet}"));
+            checks.push(by.mended("--manager-namespace shows whether that one runs"));
+        }
+        _ => {}
     }
     checks
 }

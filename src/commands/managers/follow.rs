@@ -1,13 +1,12 @@
 //! Completes the flags of a command with the settings of the manager, so that it judges as the
 //! manager does.
 
-use std::collections::BTreeSet;
-
 use anyhow::bail;
 use clap::Args;
 use kube::Client;
 
 use super::{Fleet, Fleets, not_watched};
+use crate::api::worker_cluster::FleetId;
 use crate::commands::{
     cluster_client::{ClusterClient, KubeconfigSource},
     selection::Selection,
@@ -70,21 +69,25 @@ pub async fn follow<F: Args>(
     let client = ClusterClient::management(source).await?.client;
     let fleets = Fleets::read(&client, namespace).await?;
     let of_tenants = fleet_of(&client, selection).await;
+    if let Some(elsewhere) = of_tenants.as_ref().filter(|it| !fleets.may_have(it)) {
+        let place = elsewhere.namespace.as_deref().unwrap_or_default();
+        bail!("fleet {elsewhere} serves the tenant: pass --manager-namespace {place}");
+    }
+    let of_tenants = of_tenants.map(|it| it.name);
     let named = typed.value("fleet").map(str::to_owned).or(of_tenants);
     fleets.follow(named.as_deref(), typed)
 }
 
 /// Returns the fleet that writes the statuses of the selected tenants, if they are selected by
 /// their namespaces and it is the same one.
-async fn fleet_of(client: &Client, selection: &Selection) -> Option<String> {
+async fn fleet_of(client: &Client, selection: &Selection) -> Option<FleetId> {
     if selection.namespaces.is_empty() {
         return None;
     }
     let owns = selection.worker_clusters(client).await.ok()?.objects;
-    let fleets = owns.into_iter().filter_map(|own| own.status?.fleet);
-    let fleets: BTreeSet<String> = fleets.collect();
-    let mut fleets = fleets.into_iter();
-    fleets.next().filter(|_| fleets.next().is_none())
+    let mut fleets = owns.into_iter().filter_map(|own| own.status?.fleet());
+    let first = fleets.next()?;
+    fleets.all(|it| it.may_be(&first)).then_some(first)
 }
 
 /// Returns the flags of a command as they were typed.

@@ -70,6 +70,10 @@ impl Task {
         };
         let mut released = BTreeSet::new();
         loop {
+            let own = self.registered.worker_cluster.borrow().clone();
+            if own.is_some_and(|own| self.holding().has_lost(&own, &self.asking)) {
+                return;
+            }
             let failed = match cluster.attempt(&mut released).await {
                 Ok((removal, message)) => return self.gone(removal, &message),
                 Err(error) => format!(

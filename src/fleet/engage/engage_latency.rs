@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use super::EngageError;
-use crate::api::condition::ConditionType;
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::telemetry::metrics::{Metrics, Pending};
 use crate::tenant::class::TenantClass;
 
@@ -53,7 +53,8 @@ impl EngageLatency {
 /// answer, or a person must change something in it or in the registration. A retried failure of the
 /// condition `Registered` comes from the management cluster, which is the manager's own.
 fn is_for_others(error: &EngageError) -> bool {
-    let is_own = error.condition == ConditionType::Registered;
+    let is_own =
+        error.condition == ConditionType::Registered && error.reason != Reason::AnotherFleet;
     let waits_for_a_person = !is_own && error.reason.needs_a_person();
     !error.retry || error.condition == ConditionType::Connected || waits_for_a_person
 }
@@ -63,7 +64,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::reason::Reason;
 
     const STEP: Duration = Duration::from_secs(20);
 

@@ -1,8 +1,8 @@
 //! Lets one of several fleets serve a tenant: the one that its status names.
 //!
-//! A fleet that runs corrects the statuses of its tenants within seconds. So a fleet that comes
-//! later writes its name into the status, and looks whether it stays there. This needs no
-//! permission to see what else runs, and an earlier release answers as well.
+//! A fleet that comes later asks for the tenant, in another field of the status. The fleet that
+//! serves the tenant removes the question. If it does not, nobody serves the tenant, and the fleet
+//! that asked writes its name. This needs no permission to see what else runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,29 +11,29 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::EngageError;
 use crate::api::{
     condition::ConditionType,
     reason::Reason,
-    worker_cluster::{FleetId, WorkerCluster},
+    worker_cluster::{FleetId, WorkerCluster, WorkerClusterStatus},
 };
-use crate::client::connect::Clients;
+use crate::client::{clock::Clock, connect::Clients, retry_delay::RetryDelay};
 use crate::fleet::{
     engagement::Shared,
+    events::{self, Occurrence},
     registry::RegisteredCluster,
-    worker_clusters::{holder, is_removed},
+    worker_clusters::{holder, is_removed, request},
 };
 use crate::telemetry::chain::chain;
 
-/// How long the fleet that a status names may take to correct it: it writes one at most once a
-/// second, and its watch may have to be opened again. A replica that has lost its Lease has ended
-/// by then.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait before asking again. Each time costs two writes and an Event.
-const AGAIN: Duration = Duration::from_mins(10);
+const API_VERSION: &str = "operatingsystemmanager.k8c.io/v1alpha1";
+/// How long to wait before asking again, at first and at most. An operator who moves tenants
+/// changes one fleet shortly after the other. Each time costs two writes and an Event.
+const AGAIN: Duration = Duration::from_mins(1);
+const AGAIN_MAX: Duration = Duration::from_mins(10);
 
 /// What it takes to let this fleet serve a tenant.
 #[derive(Clone, Copy)]
@@ -47,12 +47,24 @@ pub struct Holding<'a> {
 }
 
 /// When another fleet may be asked for the tenant again.
-#[derive(Debug, Default)]
-pub struct Asking(Mutex<Option<Instant>>);
+#[derive(Debug)]
+pub struct Asking(Mutex<(Option<Instant>, RetryDelay)>);
+
+impl Default for Asking {
+    fn default() -> Self {
+        let delay = RetryDelay::new(AGAIN, AGAIN_MAX);
+        Self(Mutex::new((None, delay)))
+    }
+}
 
 impl Asking {
-    fn again_later(&self) {
-        *self.0.lock() = Some(Instant::now() + AGAIN);
+    fn later(&self) {
+        let (again, delay) = &mut *self.0.lock();
+        *again = delay.next().map(|delay| Instant::now() + delay);
+    }
+
+    fn again(&self) -> Option<Instant> {
+        self.0.lock().0
     }
 }
 
@@ -66,8 +78,9 @@ enum Holder {
 impl Holding<'_> {
     /// Records that this fleet serves the tenant, if the status names it already.
     pub fn resume(self) {
-        let own = self.own();
-        if own.is_some_and(|own| matches!(self.holder(&own), Holder::Us)) {
+        let us = &self.shared.fleet;
+        let named = self.own().and_then(|own| holder(&own));
+        if named.is_some_and(|named| named.may_be(us)) {
             self.serves();
         }
     }
@@ -79,13 +92,8 @@ impl Holding<'_> {
     ///
     /// Another fleet serves it, or a call fails.
     pub async fn hold(self, asking: &Asking) -> Result<(), EngageError> {
-        let again = *asking.0.lock();
-        if let Some(again) = again {
-            let is_free = |own: &WorkerCluster| matches!(self.holder(own), Holder::Nobody);
-            let mut seen = self.registered.worker_cluster.subscribe();
-            let freed = seen.wait_for(|own| own.as_deref().is_none_or(is_free));
-            // Whether it was freed is looked up below.
-            let _ = timeout_at(again, freed).await;
+        if let Some(again) = asking.again() {
+            self.until_free(again).await;
         }
         let Some(own) = self.own() else {
             return Ok(());
@@ -94,41 +102,26 @@ impl Holding<'_> {
             return self.take(&own).await;
         };
         self.yields();
-        self.write(&own).await?;
-        sleep(ANSWER_TIMEOUT).await;
+        if !self.has_asked(&own) {
+            self.ask(&own).await?;
+        }
+        self.until_free(Instant::now() + self.shared.handover_timeout)
+            .await;
         let Some(own) = self.own() else {
             return Ok(());
         };
-        if let Holder::Other(other) = self.holder(&own) {
-            asking.again_later();
-            return Err(self.served_by(&other));
+        match self.holder(&own) {
+            Holder::Other(_) if !self.has_asked(&own) => {
+                asking.later();
+                return Err(self.served_by(&other));
+            }
+            Holder::Other(_) => {
+                let registration = &self.registered.id;
+                tracing::warn!(%registration, %other, "takes over from a fleet that does not answer");
+            }
+            Holder::Us | Holder::Nobody => {}
         }
-        let registration = &self.registered.id;
-        tracing::warn!(%registration, %other, "took over from a fleet that does not answer");
-        self.take(&own).await
-    }
-
-    /// Returns true if another fleet serves the tenant, too, and this one leaves it to that one.
-    /// `written` is when another fleet was last seen in the status. One that asks writes it once in
-    /// ten minutes, so one that writes it again believes that it serves the tenant.
-    pub fn leaves(
-        self,
-        own: &WorkerCluster,
-        (asking, written): (&Asking, &mut Option<Instant>),
-    ) -> bool {
-        let Holder::Other(other) = self.holder(own) else {
-            return false;
-        };
-        let before = written.replace(Instant::now());
-        let is_repeated = before.is_some_and(|at| at.elapsed() < AGAIN);
-        let leaves = is_repeated && self.shared.fleet > other;
-        if leaves {
-            let registration = &self.registered.id;
-            tracing::warn!(%registration, %other, "another fleet serves the tenant, too");
-            asking.again_later();
-            self.yields();
-        }
-        leaves
+        self.write(&own).await
     }
 
     /// Makes this fleet serve a tenant that no other fleet serves.
@@ -138,26 +131,80 @@ impl Holding<'_> {
     /// Another fleet serves it, or a call fails.
     pub async fn take(self, own: &WorkerCluster) -> Result<(), EngageError> {
         match self.holder(own) {
-            Holder::Us => {}
-            Holder::Other(other) => return Err(self.served_by(&other)),
-            Holder::Nobody => {
-                self.write(own).await?;
-                let mut seen = self.registered.worker_cluster.subscribe();
-                let us = &self.shared.fleet;
-                let is_us = |own: &WorkerCluster| holder(own).is_some_and(|it| it.may_be(us));
-                let shown = seen.wait_for(|own| own.as_deref().is_some_and(is_us));
-                let shown = timeout(self.shared.request_timeout, shown).await;
-                if !matches!(shown, Ok(Ok(_))) {
-                    let why = "the status that was written is not seen yet".to_owned();
-                    return Err(failed(Reason::NoWorkerCluster, why));
-                }
+            Holder::Us => {
+                self.serves();
+                Ok(())
+            }
+            Holder::Nobody => self.write(own).await,
+            Holder::Other(other) => {
+                self.yields();
+                Err(self.served_by(&other))
             }
         }
-        self.serves();
+    }
+
+    /// Returns true if another fleet has taken over the tenant. Its name stays in the status.
+    pub fn has_lost(self, own: &WorkerCluster, asking: &Asking) -> bool {
+        let us = &self.shared.fleet;
+        let Some(other) = holder(own).filter(|named| !named.may_be(us)) else {
+            return false;
+        };
+        let registration = &self.registered.id;
+        tracing::warn!(%registration, %other, "another fleet has taken over the tenant");
+        asking.later();
+        self.yields();
+        true
+    }
+
+    /// Answers fleets that ask for the tenant while this one serves it. Never completes.
+    pub async fn answer(self, clock: &Clock) {
+        let mut seen = self.registered.worker_cluster.subscribe();
+        let is_asked =
+            |own: &WorkerCluster| request(own).is_some() && matches!(self.holder(own), Holder::Us);
+        let mut delay = RetryDelay::default();
+        loop {
+            let own = seen.borrow_and_update().clone();
+            let mut again = None;
+            if let Some(own) = own.filter(|own| is_asked(own)) {
+                match Box::pin(self.refuse(&own, clock)).await {
+                    Ok(()) => delay = RetryDelay::default(),
+                    Err(error) => {
+                        let registration = &self.registered.id;
+                        tracing::debug!(%registration, error = %chain(&error), "cannot answer a fleet");
+                        again = delay.next();
+                    }
+                }
+            }
+            tokio::select! {
+                _ = seen.changed() => {}
+                () = sleep(again.unwrap_or_default()), if again.is_some() => {}
+            }
+        }
+    }
+
+    /// Removes the request of a fleet. One of our own is left over if this fleet has taken over.
+    async fn refuse(self, own: &WorkerCluster, clock: &Clock) -> Result<(), kube::Error> {
+        let asks = request(own).filter(|asks| **asks != self.shared.fleet.mark());
+        let patch = json!({"status": {"requestedByFleet": null}});
+        let answer = (&PatchParams::default(), &Patch::Merge(&patch));
+        self.patch(own, answer).await?;
+        if let Some(asks) = asks {
+            let note = format!(
+                "fleet {asks} watches this namespace, too, and waits: let only one of the two \
+                 watch it (--namespace, --except-namespace)"
+            );
+            let occurrence = Occurrence {
+                action: "Serve",
+                reason: Reason::AnotherFleet,
+                note: &note,
+            };
+            let known = (&*self.registered.status, clock);
+            events::publish(self.management, known, (own, occurrence)).await;
+        }
         Ok(())
     }
 
-    /// Stops writing the tenant's status, so that the other fleet's stays.
+    /// Stops writing the tenant's status.
     fn yields(self) {
         let status = &self.registered.status;
         status.set(|report| &mut report.fleet, None);
@@ -174,11 +221,54 @@ impl Holding<'_> {
 
     fn holder(self, own: &WorkerCluster) -> Holder {
         let us = &self.shared.fleet;
+        let is_held = || self.registered.status.read(|report| report.fleet.is_some());
         match holder(own) {
             Some(fleet) if fleet == *us => Holder::Us,
+            // Without its namespace: of an earlier release, or the definition lacks that field.
+            Some(fleet) if fleet.may_be(us) && is_held() => Holder::Us,
             Some(fleet) if !fleet.may_be(us) && !is_removed(own) => Holder::Other(fleet),
             _ => Holder::Nobody,
         }
+    }
+
+    /// Waits until this time, or until the other fleet has let go of the tenant.
+    async fn until_free(self, at: Instant) {
+        let is_free =
+            |own: &WorkerCluster| is_removed(own) || matches!(self.holder(own), Holder::Us);
+        let mut seen = self.registered.worker_cluster.subscribe();
+        let free = seen.wait_for(|own| own.as_deref().is_some_and(is_free));
+        // What has become of it is looked up then.
+        let _ = timeout_at(at, free).await;
+    }
+
+    fn has_asked(self, own: &WorkerCluster) -> bool {
+        request(own) == Some(&self.shared.fleet.mark())
+    }
+
+    /// Asks, as a field manager of its own: other fields of the status stay.
+    async fn ask(self, own: &WorkerCluster) -> Result<(), EngageError> {
+        let patch = json!({
+            "apiVersion": API_VERSION,
+            "kind": "WorkerCluster",
+            "status": {"requestedByFleet": self.shared.fleet.mark()},
+        });
+        let params = PatchParams::apply("osm-request").force();
+        let asked = self.patch(own, (&params, &Patch::Apply(&patch))).await;
+        asked.map_err(|error| {
+            let why = format!("cannot ask for the tenant: {}", chain(&error));
+            failed(Reason::NoWorkerCluster, why)
+        })
+    }
+
+    async fn patch(
+        self,
+        own: &WorkerCluster,
+        (params, patch): (&PatchParams, &Patch<&Value>),
+    ) -> Result<(), kube::Error> {
+        let namespace = self.registered.id.tenant.namespace();
+        let api: Api<WorkerCluster> = Api::namespaced(self.management.client(), namespace);
+        let patched = api.patch_status(&own.name_any(), params, patch).await;
+        patched.map(drop)
     }
 
     fn served_by(self, other: &FleetId) -> EngageError {
@@ -190,27 +280,37 @@ impl Holding<'_> {
         failed(Reason::AnotherFleet, why)
     }
 
-    /// Writes this fleet into the status that was read.
+    /// Writes this fleet into the status that was read, and waits until that is seen.
     async fn write(self, own: &WorkerCluster) -> Result<(), EngageError> {
-        let namespace = self.registered.id.tenant.namespace();
-        let api: Api<WorkerCluster> = Api::namespaced(self.management.client(), namespace);
         let us = &self.shared.fleet;
-        let patch = json!({
-            "metadata": {"resourceVersion": own.resource_version()},
-            "status": {"fleet": us.name, "fleetNamespace": us.namespace},
-        });
-        let params = PatchParams {
-            field_manager: Some("osm".to_owned()),
-            ..PatchParams::default()
+        let status = WorkerClusterStatus {
+            fleet: Some(us.name.clone()),
+            fleet_namespace: us.namespace.clone(),
+            requested_by_fleet: None,
+            ..own.status.clone().unwrap_or_default()
         };
-        let name = own.name_any();
-        let written = api
-            .patch_status(&name, &params, &Patch::Merge(&patch))
-            .await;
-        written.map(drop).map_err(|error| {
+        let patch = json!({
+            "apiVersion": API_VERSION,
+            "kind": "WorkerCluster",
+            "metadata": {"resourceVersion": own.resource_version()},
+            "status": status,
+        });
+        let params = PatchParams::apply("osm").force();
+        let written = self.patch(own, (&params, &Patch::Apply(&patch))).await;
+        written.map_err(|error| {
             let why = format!("cannot write the fleet into the status: {}", chain(&error));
             failed(Reason::NoWorkerCluster, why)
-        })
+        })?;
+        let mut seen = self.registered.worker_cluster.subscribe();
+        let is_us = |own: &WorkerCluster| holder(own).is_some_and(|it| it.may_be(us));
+        let shown = seen.wait_for(|own| own.as_deref().is_some_and(is_us));
+        let shown = timeout(self.shared.request_timeout, shown).await;
+        if !matches!(shown, Ok(Ok(_))) {
+            let why = "the status that was written is not seen yet".to_owned();
+            return Err(failed(Reason::NoWorkerCluster, why));
+        }
+        self.serves();
+        Ok(())
     }
 }
 

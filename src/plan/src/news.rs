@@ -24,7 +24,6 @@ pub struct News {
 pub fn news(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News> {
     let mut news = of_conditions(before, now);
     news.extend(of_machine_deployments(before, now));
-    news.extend(of_fleets(before, now));
     news.extend(of_ready(before, now));
     news
 }
@@ -38,18 +37,6 @@ fn of_ready(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Option<N
     (is_ready(now) && !is_ready(before)).then(|| News {
         reason: Reason::Ready,
         note: "the worker cluster is served".to_owned(),
-    })
-}
-
-/// Returns that a fleet has written its name into the status of a tenant that another one serves.
-fn of_fleets(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Option<News> {
-    let (other, us) = (before.fleet()?, now.fleet()?);
-    (!other.may_be(&us)).then(|| News {
-        reason: Reason::AnotherFleet,
-        note: format!(
-            "fleet {other} watches this namespace, too, and waits: let only one of the two watch \
-             it (--namespace, --except-namespace)"
-        ),
     })
 }
 

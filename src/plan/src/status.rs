@@ -113,6 +113,8 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .or_else(|| before.cluster_uid.clone()),
         fleet: fleet.as_ref().map(|it| it.name.clone()),
         fleet_namespace: fleet.and_then(|it| it.namespace),
+        // This is for fleets to ask, and not part of a report.
+        requested_by_fleet: before.requested_by_fleet.clone(),
         observed_kubeconfig: report
             .kubeconfig
             .clone()
@@ -188,6 +190,7 @@ fn truncated(status: WorkerClusterStatus) -> WorkerClusterStatus {
         cluster_uid,
         fleet,
         fleet_namespace,
+        requested_by_fleet,
         observed_kubeconfig,
         server,
         api_server,
@@ -202,6 +205,7 @@ fn truncated(status: WorkerClusterStatus) -> WorkerClusterStatus {
         cluster_uid: cluster_uid.map(|uid| excerpt(&uid, UID_CHARACTERS_MAX)),
         fleet,
         fleet_namespace,
+        requested_by_fleet,
         observed_kubeconfig,
         server: server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),
         api_server: api_server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),

@@ -70,3 +70,28 @@ async fn a_newer_chart_keeps_what_was_set_and_is_rolled_back() {
     helm(&management, &back).await.expect("it is rolled back");
     assert_eq!(found().await, (Some(3), true));
 }
+
+#[test]
+fn former_names_of_values_mean_the_same() {
+    let values = |[replicas, arguments, env]: [&str; 3]| {
+        let all = json!({
+            replicas: 0, arguments: ["--log-format=text"], env: [{"name": "A", "value": "b"}],
+        });
+        let mut webhook = all.clone();
+        webhook["enabled"] = json!(true);
+        merged(&[&all, &json!({ "webhook": webhook })])
+    };
+    let now = template(&values(["replicaCount", "extraArgs", "extraEnv"]));
+    assert_eq!(template(&values(["replicas", "arguments", "env"])), now);
+    assert_eq!(now.matches("replicas: 0\n").count(), 2, "{now}");
+    // Values of a chart that had other names lack these.
+    let none = json!({"extraArgs": null, "extraEnv": null});
+    let none = merged(&[
+        &none,
+        &json!({"webhook": merged(&[&none, &json!({"enabled": true})])}),
+    ]);
+    assert_eq!(
+        template(&none),
+        template(&json!({"webhook": {"enabled": true}}))
+    );
+}

@@ -38,5 +38,12 @@ Values that cannot be used, or that have another name.
 {{/* The number of replicas of a component, also by its former name. */}}
 {{- define "osm.replicas" -}}
 {{- $values := ternary .root.Values .root.Values.webhook (eq .component "manager") }}
-{{- ternary $values.replicas $values.replicaCount (hasKey $values "replicas") }}
+{{- $count := $values.replicaCount }}
+{{- if hasKey $values "replicas" }}
+{{- if not (has $count (list nil 2.0 3.0 $values.replicas)) }}
+{{- fail (printf "replicas and replicaCount of the %s are both set: remove replicas, which is the former name (--set replicas=null)" .component) }}
+{{- end }}
+{{- $count = $values.replicas }}
+{{- end }}
+{{- $count }}
 {{- end }}

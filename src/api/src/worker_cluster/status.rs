@@ -49,6 +49,10 @@ pub struct WorkerClusterStatus {
     /// The namespace of that fleet's Leases, from the flag `--lease-namespace` of its managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_namespace: Option<String>,
+    /// Another fleet that asks for the tenant, as `namespace/name`. The fleet that serves the
+    /// tenant removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by_fleet: Option<String>,
     /// The fingerprint of the kubeconfig that the status is about: a digest of the kubeconfig with
     /// which the cluster was last engaged, and of the uid of its Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +96,7 @@ impl WorkerClusterStatus {
 }
 
 /// Identifies a fleet in a management cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetId {
     /// The name, which is not unique: it has a default.
     pub name: String,
@@ -101,6 +105,12 @@ pub struct FleetId {
 }
 
 impl FleetId {
+    /// Returns the text by which it asks for a tenant.
+    pub fn mark(&self) -> String {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        format!("{namespace}/{}", self.name)
+    }
+
     /// Returns true if both may be the same fleet.
     pub fn may_be(&self, other: &Self) -> bool {
         let namespaces = [&self.namespace, &other.namespace];

@@ -52,7 +52,10 @@ impl TenantRemoval {
         let fleet = own.status.as_ref().and_then(WorkerClusterStatus::fleet);
         match fleets.serving(&TenantId::new(&self.params.namespace), fleet.as_ref()) {
             // Its manager may run in another namespace.
-            Serving::By(_) | Serving::Unknown | Serving::Nobody(Unserved::NoLease, _) => Ok(None),
+            Serving::By(_)
+            | Serving::Elsewhere(_)
+            | Serving::Unknown
+            | Serving::Nobody(Unserved::NoLease, _) => Ok(None),
             Serving::Nobody(Unserved::NotWatched, why) => bail!(
                 "{why}, so that it would not hand the worker cluster back: start a manager that \
                  watches the namespace"

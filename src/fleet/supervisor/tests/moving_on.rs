@@ -177,6 +177,7 @@ pub(super) fn shared(
     let many = NonZeroU32::new(100).unwrap();
     Shared {
         fleet: FleetId::default(),
+        handover_timeout: Duration::from_secs(30),
         registry,
         worker_clusters,
         management: transport(management),

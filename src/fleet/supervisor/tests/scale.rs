@@ -30,6 +30,7 @@ fn shared() -> Arc<Shared> {
     let nobody = tower::service_fn(|_| async { Err(BoxError::from("nobody answers")) });
     Arc::new(Shared {
         fleet: FleetId::default(),
+        handover_timeout: Duration::from_secs(30),
         registry,
         worker_clusters,
         management: BoxCloneSyncService::new(nobody),
