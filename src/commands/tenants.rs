@@ -413,6 +413,6 @@ mod tests {
         );
         let row = row(&found);
         assert_eq!(row.state, "Unknown");
-        assert!(row.message.contains("is the manager running"));
+        assert!(row.message.contains("osm doctor says why"));
     }
 }

@@ -19,6 +19,8 @@ mod policies;
 mod port_forward;
 #[cfg(test)]
 mod previous_manager;
+#[cfg(test)]
+mod uninstall;
 mod upgrade;
 mod webhooks;
 #[cfg(test)]

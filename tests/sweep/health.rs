@@ -1,7 +1,7 @@
 //! What a cluster that fails costs: the cluster itself one request at a time, and the others
 //! nothing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use fake_cluster::{Cluster, Fault, Matcher, object};
 use futures::future::join_all;
@@ -194,14 +194,13 @@ fn an_ageing_registration(world: &World) -> Value {
     fixtures::a_registration_by("berlin", &token, &authority)
 }
 
-/// Reasons of the Events in the management cluster about credentials.
+/// The names of the Events in the management cluster that warn.
 fn warnings(world: &World) -> Vec<String> {
-    let entries = world.management.writes();
-    let events = entries
-        .iter()
-        .filter(|entry| entry.target.resource == "events");
-    let names: BTreeSet<String> = events.map(|entry| entry.target.name.clone()).collect();
-    names.into_iter().collect()
+    let events = world.management.objects("events");
+    let warnings = events.iter().filter(|it| it["type"] == "Warning");
+    warnings
+        .map(|it| text(it, "/metadata/name").to_owned())
+        .collect()
 }
 
 fn credential(world: &World) -> [String; 2] {

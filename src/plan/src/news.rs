@@ -3,12 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
+
 use osm_api::{
     condition::ConditionType,
     reason::{Actor, Reason, Severity},
     worker_cluster::{MachineDeploymentEntry, WorkerClusterStatus},
 };
 use osm_tenant::report::is_same_failure;
+
+/// That a shorter outage is over is no news.
+const OUTAGE_MIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// A change that the operator must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +33,26 @@ pub fn news(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News
     news
 }
 
-/// Returns that the tenant is served, if it was not before.
+/// Returns that the tenant is served, if it was not for a while, or never before.
 fn of_ready(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Option<News> {
-    let is_ready = |status: &WorkerClusterStatus| {
-        let ready = ConditionType::Ready.find_in(&status.conditions);
-        ready.is_some_and(|it| it.status == "True")
+    let ready = |status| ConditionType::Ready.find_in(status);
+    let served = ready(&now.conditions).filter(|it| it.status == "True")?;
+    let lasted = ready(&before.conditions).map(|it| {
+        let began = &it.last_transition_time;
+        (
+            it.status == "True",
+            served.last_transition_time.0.duration_since(began.0),
+        )
+    });
+    // Of what may be an accident, nobody was told.
+    let was_told = before.conditions.iter().any(|it| {
+        let untold = [ConditionType::Ready, ConditionType::NodeCredentials];
+        it.status == "False" && untold.iter().all(|kind| kind.as_str() != it.type_)
+    });
+    let is_short = |(was_ready, lasted): (bool, SignedDuration)| {
+        was_ready || (before.served.is_some() && (lasted < OUTAGE_MIN || !was_told))
     };
-    (is_ready(now) && !is_ready(before)).then(|| News {
+    (!lasted.is_some_and(is_short)).then(|| News {
         reason: Reason::Ready,
         note: "the worker cluster is served".to_owned(),
     })
@@ -134,6 +152,20 @@ mod tests {
         }
         assert_eq!(news(&ready, &ready), []);
         assert_eq!(news(&ready, &waits), []);
+        // An outage of a cluster that was served before.
+        let mut lost = status(
+            &[("Ready", "Unreachable"), ("Connected", "Unreachable")],
+            &[],
+        );
+        lost.served = Some("1/1".to_owned());
+        for (seconds, count) in [(29, 0), (30, 1)] {
+            let at = lost.conditions[0].last_transition_time.0;
+            let at = at + SignedDuration::from_secs(seconds);
+            ready.conditions[0].last_transition_time.0 = at;
+            assert_eq!(news(&lost, &ready).len(), count, "{seconds}");
+        }
+        lost.conditions[1].type_ = "NodeCredentials".to_owned();
+        assert_eq!(news(&lost, &ready), []);
     }
 
     #[test]
