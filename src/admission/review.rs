@@ -89,9 +89,9 @@ impl Review {
     /// Tells a span what it is about: nothing of the object but its name.
     pub(super) fn record(&self, span: &Span) {
         let request = &self.request;
-        span.record("k8s.verb", self.asked().operation.as_str());
+        span.record("osm.request.verb", self.asked().operation.as_str());
         for (field, text) in [
-            ("k8s.kind", &request.kind.kind),
+            ("osm.request.kind", &request.kind.kind),
             ("namespace", &request.namespace),
             ("name", &request.name),
         ] {

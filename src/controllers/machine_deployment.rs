@@ -71,10 +71,18 @@ pub async fn reconcile(
     };
     let revision = machine_deployment.annotations().get(REVISION);
     let revision = revision.map(|text| short(text));
+    let own = context.engagement.worker_cluster.borrow().clone();
+    let uid = context
+        .engagement
+        .tenant_status
+        .read(|it| it.cluster_uid.clone());
     let span = tracing::info_span!(
         parent: None,
         "reconcile",
         otel.name = "reconcile machine deployment",
+        k8s.cluster.name = own.map(|own| own.name_any()),
+        k8s.cluster.uid = uid,
+        k8s.namespace.name = machine_deployment.namespace(),
         tenant = %context.engagement.tenant(),
         registration = %context.engagement.registration,
         namespace = machine_deployment.namespace().unwrap_or_default(),

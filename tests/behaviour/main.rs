@@ -163,6 +163,7 @@ scenarios! {
     tenant_remove::tenants_of_a_manager_that_is_gone_are_removed_with_their_own_kubeconfigs,
     managers::what_no_manager_serves_is_not_called_ready,
     managers::commands_judge_with_the_settings_of_the_manager,
+    managers::of_two_fleets_the_first_serves_and_the_other_takes_over,
     operators::a_shell_completes_the_names_of_tenants,
     operators::the_fleet_is_reported_in_a_table_as_json_and_as_it_changes,
     operators::a_machine_deployment_is_explained_with_what_blocks_it,

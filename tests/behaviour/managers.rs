@@ -1,12 +1,16 @@
 //! What commands say of tenants that no manager serves, and with whose settings they judge.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
+use osm::api::worker_cluster::WorkerCluster;
 use serde_json::Value;
 
 use crate::commands::{Admin, Said, a_file, path};
 use crate::process::Manager;
 use crate::server::ok;
-use crate::stage::{Stage, Tenant};
+use crate::stage::{Stage, Tenant, WORKER};
 use crate::wait;
 use crate::world::World;
 
@@ -120,4 +124,50 @@ pub async fn commands_judge_with_the_settings_of_the_manager(world: &'static Wor
     let doctor = admin.osm_about(of, &["doctor", "--without-manager"]).await;
     has(&doctor, "only --allow-loopback-servers accepts");
     manager.stop().await;
+}
+
+/// How long a Lease lasts here: a fleet that is gone is taken over from after twice that.
+const BRIEF: [&str; 4] = ["--lease-duration", "4s", "--request-timeout", "2s"];
+
+fn of_fleet(own: &WorkerCluster) -> [Option<&str>; 2] {
+    let status = own.status.as_ref();
+    [
+        status.and_then(|it| it.fleet.as_deref()),
+        status.and_then(|it| it.requested_by_fleet.as_deref()),
+    ]
+}
+
+pub async fn of_two_fleets_the_first_serves_and_the_other_takes_over(world: &'static World) {
+    let stage = Stage::open(world, "two-fleets");
+    let tenant = stage.tenant().await;
+    let first = Manager::start(&stage, &BRIEF).await;
+    tenant.register().await;
+    tenant.says("Ready", "True", "Ready").await;
+
+    let selector = stage.selector();
+    let other = [
+        "--fleet",
+        "two-fleets-other",
+        "--registration-selector",
+        &selector,
+    ];
+    let other = [&other[..], &BRIEF].concat();
+    let kubeconfig = &world.management_kubeconfig;
+    let second = Manager::start_in(kubeconfig, &other).await;
+    let is_answer = |it: &Event| it.reason.as_deref() == Some("AnotherFleet");
+    let answers = |seen: &BTreeMap<String, Event>| seen.values().any(is_answer);
+    drop(wait::for_objects(&tenant.events(), "the first one answers", answers).await);
+    let own = tenant.says("Ready", "True", "Ready").await;
+    assert_eq!(of_fleet(&own), [Some("two-fleets"), None]);
+    second.stop().await;
+
+    // It is gone without a word, and the other one asks again when it starts.
+    drop(first);
+    let second = Manager::start_in(kubeconfig, &other).await;
+    wait::for_object(&tenant.worker_clusters(), WORKER, "it moves", |own| {
+        of_fleet(own) == [Some("two-fleets-other"), None]
+    })
+    .await;
+    tenant.says("Ready", "True", "Ready").await;
+    second.stop().await;
 }

@@ -226,6 +226,9 @@ fn check_trace(trace: &[Span]) {
             .find(|span| span.name == name && span.parent_span_id.as_ref() == Some(&root.span_id));
         found.unwrap_or_else(|| unreachable!("{name} is not in\n{shown}"))
     };
+    for name in ["k8s.cluster.name", "k8s.cluster.uid", "k8s.namespace.name"] {
+        assert!(!attribute(root, name).is_empty(), "{name}: {shown}");
+    }
     for step in ["dereference", "validate", "wait for a worker", "render"] {
         assert!(child(step).duration <= root.duration, "{shown}");
     }
@@ -238,7 +241,7 @@ fn check_trace(trace: &[Span]) {
     assert_eq!(writes.len(), 5, "{shown}");
     for write in writes {
         assert_eq!(write.kind, "client", "{shown}");
-        assert_eq!(attribute(write, "k8s.verb"), "create", "{shown}");
+        assert_eq!(attribute(write, "osm.request.verb"), "create", "{shown}");
         assert_eq!(
             attribute(write, "http.response.status_code"),
             "201",

@@ -97,9 +97,9 @@ async fn an_api_call_is_a_client_span_that_the_server_can_join() {
     let expected = [
         ("http.request.method", "GET"),
         ("http.response.status_code", "200"),
-        ("k8s.resource", "secrets"),
-        ("k8s.verb", "get"),
         ("osm.cluster.kind", "worker"),
+        ("osm.request.resource", "secrets"),
+        ("osm.request.verb", "get"),
         ("server.address", "10.0.0.1"),
         ("server.port", "6443"),
         ("url.path", "/api/v1/namespaces/n/secrets/a"),
@@ -227,7 +227,7 @@ async fn a_watch_is_a_span_of_its_start_only() {
 
     let spans = spans(&collector, 1).await;
     assert_eq!(
-        named(&spans, "WATCH secrets").attributes["k8s.verb"],
+        named(&spans, "WATCH secrets").attributes["osm.request.verb"],
         "watch"
     );
     drop(open);

@@ -10,7 +10,7 @@ mod logs;
 mod pure;
 mod reached;
 mod size;
-mod source;
+pub mod source;
 mod words;
 
 use source::Source;

@@ -2,6 +2,7 @@
 //! examples, pages, dashboards and alerts.
 
 mod architecture;
+mod attributes;
 mod dependencies;
 mod docs;
 mod examples;

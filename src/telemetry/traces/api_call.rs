@@ -110,8 +110,8 @@ fn span_of<Body>(request: &Request<Body>, cluster_kind: ClusterKind) -> (Span, A
         url.template = asked.template(),
         server.address = uri.host(),
         server.port = port(uri),
-        k8s.verb = asked.verb.as_str(),
-        k8s.resource = asked.resource,
+        osm.request.verb = asked.verb.as_str(),
+        osm.request.resource = asked.resource,
         osm.cluster.kind = cluster_kind.as_str(),
     );
     let verb = asked.verb;

@@ -81,10 +81,10 @@ async fn a_review_is_a_span_below_the_one_of_who_asked_and_says_nothing_of_the_o
         ("http.request.method", "POST"),
         ("http.response.status_code", "200"),
         ("http.route", PROFILE),
-        ("k8s.kind", "OperatingSystemProfile"),
-        ("k8s.verb", "UPDATE"),
         ("name", "osp-mine"),
         ("namespace", "tenant-a"),
+        ("osm.request.kind", "OperatingSystemProfile"),
+        ("osm.request.verb", "UPDATE"),
         ("outcome", "allowed"),
         ("webhook", "profile"),
     ];
