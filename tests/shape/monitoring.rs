@@ -105,7 +105,8 @@ fn panels(dashboard: &Value) -> Vec<(String, String)> {
             let asked = target["expr"].as_str().expect("each target asks");
             let sent = asked
                 .replace("$__rate_interval", "5m")
-                .replace("$cluster", "berlin/prod|oslo/prod");
+                .replace("$cluster", "berlin/prod|oslo/prod")
+                .replace("$fleet", ".*");
             assert!(!sent.contains('$'), "{title}: {sent}");
             found.push((title.to_owned(), sent));
         }
