@@ -19,7 +19,7 @@ use crate::api::reason::Reason;
 use crate::commands::{
     count::Count,
     doctor::{self, Check, Options, State},
-    managers::{Fleet, follow::Followed},
+    managers::follow::Followed,
 };
 use crate::settings::inventories;
 use crate::telemetry::chain::whole;
@@ -76,10 +76,9 @@ pub(super) fn run(flags: DoctorFlags) -> anyhow::Result<ExitCode> {
     let followed = flags.follow.follow(&management, about);
     let (of_run, fleet, unknown) = match runtime.block_on(followed) {
         Ok(Followed { flags, fleet, .. }) => {
-            selection.except = fleet
-                .as_ref()
-                .map(Fleet::except_namespaces)
-                .unwrap_or_default();
+            if let Some(fleet) = fleet.as_ref().filter(|_| selection.namespaces.is_empty()) {
+                selection.except = fleet.except_namespaces();
+            }
             (flags, fleet.map(|it| it.name), None)
         }
         Err(error) => (flags.run, None, Some(whole(error.as_ref()).to_string())),

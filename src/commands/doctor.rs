@@ -179,6 +179,11 @@ pub async fn run_checks(options: &Options, count: &Count) -> anyhow::Result<Diag
             return Ok(checks.into());
         }
     };
+    let owns = found.registered.iter().filter_map(|(_, own)| own.as_ref());
+    let fleets = match fleets {
+        Ok(fleets) => Ok(fleets.with_those_of(&cluster.client, owns).await),
+        Err(error) => Err(error),
+    };
     let tenants = &found.registered;
     if tenants.is_empty() && found.checks.is_empty() {
         for namespace in &options.selection.namespaces {

@@ -2,6 +2,7 @@
 //! there are, with which settings they run, and which replica serves a tenant.
 
 pub mod follow;
+mod serving;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +15,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 use tokio::time::{Instant, sleep};
 
+pub use self::serving::{Serving, Unserved};
 use crate::api::{
     names::{FLEET_LABEL, RUNS_VERSION, RUNS_WITH},
     worker_cluster::FleetId,
 };
 use crate::client::pages;
-use crate::fleet::sharding::{Holder, shard::owner};
+use crate::fleet::sharding::Holder;
 use crate::settings::PublishedSettings;
-use crate::tenant::id::TenantId;
 
 /// A Lease counts for this much longer than it lasts: clocks of users may be wrong.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
@@ -64,43 +65,10 @@ impl Fleet {
 #[derive(Clone, Debug, Default)]
 pub struct Fleets {
     all: Vec<Fleet>,
-    /// The namespace, for messages.
+    /// The namespace.
     place: String,
-}
-
-/// Who serves a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serving {
-    /// This replica.
-    By(String),
-    /// A fleet whose Leases are elsewhere, and which keeps the status.
-    Elsewhere(FleetId),
-    /// No replica, for this reason. What a status says was true once.
-    Nobody(Unserved, String),
-    /// It is not known.
-    Unknown,
-}
-
-/// Why no replica serves a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unserved {
-    /// No replica of its fleet has renewed its Lease.
-    NoManager,
-    /// No Lease is of its fleet, which may run in another namespace.
-    NoLease,
-    /// Its fleet does not watch its namespace any more.
-    NotWatched,
-}
-
-impl Unserved {
-    /// Returns the word for the state of such a tenant.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoManager => "NoManager",
-            Self::NoLease => "Unknown",
-            Self::NotWatched => "NotWatched",
-        }
-    }
+    /// Those of other installations, and where they were looked for.
+    elsewhere: BTreeMap<String, Vec<Fleet>>,
 }
 
 impl Fleet {
@@ -160,6 +128,7 @@ impl Fleets {
         Ok(Self {
             all: fleets(&leases, Timestamp::now()),
             place: namespace.to_owned(),
+            elsewhere: BTreeMap::new(),
         })
     }
 
@@ -226,41 +195,6 @@ impl Fleets {
                 )
             }
             _ => Ok(found),
-        }
-    }
-
-    /// Returns who serves a tenant, whose status is written by this fleet.
-    pub fn serving(&self, tenant: &TenantId, fleet: Option<&FleetId>) -> Serving {
-        if let Some(elsewhere) = fleet.filter(|it| !self.may_have(it)) {
-            return Serving::Elsewhere(elsewhere.clone());
-        }
-        let is_watched = |it: &&Fleet| match &it.settings {
-            Some(Ok(settings)) => settings.watches(tenant.namespace()),
-            _ => true,
-        };
-        let running = || self.all.iter().filter(|it| it.runs());
-        let of_name = |it: &&Fleet| fleet.is_none_or(|fleet| it.name == fleet.name);
-        if let Some(serving) = running().filter(of_name).find(is_watched) {
-            let replicas = serving.replicas.iter().map(String::as_str);
-            // A status of a release that did not name its fleet may be another one's.
-            let replica = owner(replicas, tenant).filter(|_| fleet.is_some());
-            return replica.map_or(Serving::Unknown, |it| Serving::By(it.to_owned()));
-        }
-        if let Some(other) = running().find(of_name) {
-            let why = not_watched(&other.name, tenant.namespace());
-            return Serving::Nobody(Unserved::NotWatched, why);
-        }
-        let silent = self.all.iter().filter(of_name).max_by_key(|it| it.renewed);
-        match (silent, fleet) {
-            (Some(silent), _) => Serving::Nobody(Unserved::NoManager, silent.is_silent()),
-            (None, fleet) => {
-                let of = fleet.map_or_else(String::new, |it| format!(" of fleet {}", it.name));
-                let why = format!(
-                    "no Lease{of} in {} (--manager-namespace says where it runs)",
-                    self.place
-                );
-                Serving::Nobody(Unserved::NoLease, why)
-            }
         }
     }
 
@@ -350,6 +284,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tenant::id::TenantId;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -377,6 +312,7 @@ mod tests {
         Fleets {
             all: fleets(leases, NOW),
             place: "osm".to_owned(),
+            elsewhere: BTreeMap::new(),
         }
     }
 
@@ -435,6 +371,13 @@ mod tests {
         // Another installation has a fleet of this name.
         let canary = ("osm", Some("osm-canary"));
         assert_eq!(lisbon(canary), Serving::Elsewhere(id(canary)));
+        let mut known = fleets.clone();
+        let gone = a_lease(("osm", "c_1"), 90, None);
+        known
+            .elsewhere
+            .insert("osm-canary".to_owned(), super::fleets(&[gone], NOW));
+        let found = known.serving(&TenantId::new("lisbon"), Some(&id(canary)));
+        assert_eq!(unserved(&found), Some(Unserved::NoManager));
     }
 
     #[test]

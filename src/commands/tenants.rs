@@ -128,7 +128,13 @@ pub async fn list(
 ) -> anyhow::Result<Listed> {
     let management = ClusterClient::management(source).await?;
     let listed = selection.worker_clusters(&management.client).await?;
-    let fleets = Fleets::read(&management.client, manager).await;
+    let fleets = match Fleets::read(&management.client, manager).await {
+        Ok(fleets) => {
+            let owns = listed.objects.iter();
+            Ok(fleets.with_those_of(&management.client, owns).await)
+        }
+        Err(error) => Err(error),
+    };
     let known = fleets.as_ref().ok();
     let served = (listed.objects.iter()).map(|own| serving(row(own), known));
     let mut rows: Vec<Row> = served

@@ -22,7 +22,7 @@ use crate::fleet::{
     events::{self, Occurrence},
 };
 use crate::plan::{
-    news::news,
+    news::{News, is_ready_again, news},
     status::{self, status},
 };
 use crate::telemetry::chain::chain;
@@ -46,6 +46,7 @@ pub async fn report(reporting: Reporting) {
         written: None,
         warn_at: None,
         warned: None,
+        has_warned: false,
         again: RetryDelay::new(INTERVAL, AGAIN_MAX),
         log: ConditionLog::default(),
     };
@@ -108,6 +109,8 @@ struct Writer<'a> {
     warn_at: Option<Instant>,
     /// When the last such Event was emitted.
     warned: Option<Instant>,
+    /// True if an Event has said that something is wrong, and none that all is well.
+    has_warned: bool,
     /// The delay between writes of the same status, in case another program writes it, too.
     again: RetryDelay,
     log: ConditionLog,
@@ -185,6 +188,8 @@ impl Writer<'_> {
         let api: Api<WorkerCluster> =
             Api::namespaced(self.reporting.management.client(), &namespace);
         let news = news(before, &wanted);
+        let is_first = before.served.is_none();
+        let is_well = (is_first || self.has_warned) && is_ready_again(before, &wanted);
         let patch = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
             "kind": "WorkerCluster",
@@ -194,14 +199,7 @@ impl Writer<'_> {
         let patched = api
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
-        for item in &news {
-            let occurrence = Occurrence {
-                action: "Serve",
-                reason: item.reason,
-                note: &item.note,
-            };
-            self.publish(&own, occurrence).await;
-        }
+        self.tell(&own, (&news, is_well)).await;
         let before = self.written.replace(Written {
             uid: own.uid(),
             over: own.resource_version(),
@@ -229,16 +227,34 @@ impl Writer<'_> {
         let (Some((reason, note)), Some(own), true) = (status.and_then(lost), own, is_due) else {
             return;
         };
+        self.publish(&own, "Connect", (reason, note)).await;
+        self.warned = Some(Instant::now());
+        self.has_warned = true;
+    }
+
+    /// Emits Events about what has become wrong, or that all is well.
+    async fn tell(&mut self, own: &WorkerCluster, (news, is_well): (&[News], bool)) {
+        for item in news {
+            self.publish(own, "Serve", (item.reason, &item.note)).await;
+        }
+        if is_well {
+            let note = "the worker cluster is served";
+            self.publish(own, "Serve", (Reason::Ready, note)).await;
+        }
+        self.has_warned = !is_well && (self.has_warned || !news.is_empty());
+    }
+
+    async fn publish(
+        &self,
+        own: &WorkerCluster,
+        action: &'static str,
+        (reason, note): (Reason, &str),
+    ) {
         let occurrence = Occurrence {
-            action: "Connect",
+            action,
             reason,
             note,
         };
-        self.publish(&own, occurrence).await;
-        self.warned = Some(Instant::now());
-    }
-
-    async fn publish(&self, own: &WorkerCluster, occurrence: Occurrence<'_>) {
         let known = (&*self.reporting.registered.status, &self.reporting.clock);
         events::publish(&self.reporting.management, known, (own, occurrence)).await;
     }

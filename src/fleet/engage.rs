@@ -144,7 +144,8 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
         registered: params.registered,
         management: params.management,
     };
-    if !params.registered.status.read(|it| it.fleet.is_some()) {
+    let is_held = params.registered.status.read(|it| it.fleet.is_some());
+    if !is_held || worker_clusters::holder(&worker_cluster).is_none() {
         holding.take(&worker_cluster).await?;
     }
     let begun = Instant::now();

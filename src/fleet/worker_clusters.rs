@@ -277,7 +277,14 @@ fn matter(own: &WorkerCluster) -> (Option<&str>, &WorkerClusterSpec, bool) {
 /// Returns which fleet serves the tenant and which one asks for it. Of the status, which we write
 /// ourselves, nothing else matters.
 fn fleets(own: &WorkerCluster) -> (Option<FleetId>, bool, Option<&String>) {
-    (holder(own), is_removed(own), request(own))
+    (holder(own), is_let_go(own), request(own))
+}
+
+/// Returns true if the registration was removed from the fleet that served it, and that fleet does
+/// not try any more to give the cluster back.
+pub fn is_let_go(own: &WorkerCluster) -> bool {
+    let released = own.condition(ConditionType::Released);
+    is_removed(own) && released.is_some_and(|it| it.reason != Reason::ReleaseFailed)
 }
 
 /// Returns the fleet that asks for the tenant.

@@ -31,10 +31,10 @@ async fn apply_policies(worker: &ControlPlane, document: &str) {
         .lines()
         .filter(|it| it.contains("mutatingadmissionpolicies"));
     let is_v1 = mutating.any(|it| it.contains("admissionregistration.k8s.io/v1 "));
-    for name in ["documents", "profiles"] {
+    for name in ["writers", "documents", "profiles"] {
         let path = manifests(&format!("policies/{name}.yaml"));
         let text = std::fs::read_to_string(path).expect("it is there");
-        let text = if is_v1 || name == "documents" {
+        let text = if is_v1 || name != "profiles" {
             text
         } else {
             text.replace("k8s.io/v1\n", "k8s.io/v1beta1\n")
@@ -97,6 +97,18 @@ async fn policies_protect_documents_from_all_but_the_manager_and_name_profiles()
         &["label", "secret", document, "-n", DOCUMENTS, "a=b"],
     )
     .await;
+
+    // The garbage collector would delete it for a stranger, or the manager could not.
+    for metadata in [
+        r#"{"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}"#,
+        r#"{"finalizers": ["example.com/hold"]}"#,
+        r#"{"annotations": {"operatingsystemmanager.k8c.io/kept-as-found": "true"}}"#,
+    ] {
+        let patch = format!(r#"{{"metadata": {metadata}}}"#);
+        let patch = ["patch", "secret", document, "-n", DOCUMENTS, "-p", &patch];
+        let refused = try_kubectl(&worker, &patch).await;
+        assert!(refused.expect_err(metadata).contains(&why), "{metadata}");
+    }
 
     profiles_are_named(&worker).await;
 

@@ -69,12 +69,13 @@ pub async fn follow<F: Args>(
     let client = ClusterClient::management(source).await?.client;
     let fleets = Fleets::read(&client, namespace).await?;
     let of_tenants = fleet_of(&client, selection).await;
-    if let Some(elsewhere) = of_tenants.as_ref().filter(|it| !fleets.may_have(it)) {
+    let named = typed.value("fleet").map(str::to_owned);
+    let elsewhere = of_tenants.as_ref().filter(|it| !fleets.may_have(it));
+    if let Some(elsewhere) = elsewhere.filter(|_| named.is_none()) {
         let place = elsewhere.namespace.as_deref().unwrap_or_default();
         bail!("fleet {elsewhere} serves the tenant: pass --manager-namespace {place}");
     }
-    let of_tenants = of_tenants.map(|it| it.name);
-    let named = typed.value("fleet").map(str::to_owned).or(of_tenants);
+    let named = named.or(of_tenants.map(|it| it.name));
     fleets.follow(named.as_deref(), typed)
 }
 

@@ -25,7 +25,7 @@ use crate::fleet::{
     engagement::Shared,
     events::{self, Occurrence},
     registry::RegisteredCluster,
-    worker_clusters::{holder, is_removed, request},
+    worker_clusters::{holder, is_let_go, request},
 };
 use crate::telemetry::chain::chain;
 
@@ -212,7 +212,13 @@ impl Holding<'_> {
 
     fn serves(self) {
         let (status, us) = (&self.registered.status, self.shared.fleet.clone());
-        status.set(|report| &mut report.fleet, Some(us));
+        status.update(|report| {
+            let registered = report.findings.get(&ConditionType::Registered);
+            if registered.is_some_and(|it| it.reason == Reason::AnotherFleet) {
+                report.findings.remove(&ConditionType::Registered);
+            }
+            report.fleet.replace(us) != Some(self.shared.fleet.clone())
+        });
     }
 
     fn own(self) -> Option<Arc<WorkerCluster>> {
@@ -224,21 +230,32 @@ impl Holding<'_> {
         let is_held = || self.registered.status.read(|report| report.fleet.is_some());
         match holder(own) {
             Some(fleet) if fleet == *us => Holder::Us,
-            // Without its namespace: of an earlier release, or the definition lacks that field.
+            // Of an earlier release, which did not name its namespace.
             Some(fleet) if fleet.may_be(us) && is_held() => Holder::Us,
-            Some(fleet) if !fleet.may_be(us) && !is_removed(own) => Holder::Other(fleet),
+            Some(fleet) if !fleet.may_be(us) && !is_let_go(own) => Holder::Other(fleet),
             _ => Holder::Nobody,
         }
     }
 
-    /// Waits until this time, or until the other fleet has let go of the tenant.
+    /// Waits until this time, or until the other fleet has let go of the tenant. Where somebody has
+    /// deleted what names that fleet, it has a while to write it again.
     async fn until_free(self, at: Instant) {
         let is_free =
-            |own: &WorkerCluster| is_removed(own) || matches!(self.holder(own), Holder::Us);
+            |own: &WorkerCluster| is_let_go(own) || matches!(self.holder(own), Holder::Us);
+        let is_unnamed = |own: &WorkerCluster| holder(own).is_none();
         let mut seen = self.registered.worker_cluster.subscribe();
+        let mut seen_unnamed = seen.clone();
         let free = seen.wait_for(|own| own.as_deref().is_some_and(is_free));
+        let unnamed = async {
+            let unnamed = seen_unnamed.wait_for(|own| own.as_deref().is_none_or(is_unnamed));
+            drop(unnamed.await);
+            sleep(self.shared.handover_timeout).await;
+        };
         // What has become of it is looked up then.
-        let _ = timeout_at(at, free).await;
+        tokio::select! {
+            _ = timeout_at(at, free) => {}
+            () = unnamed => {}
+        }
     }
 
     fn has_asked(self, own: &WorkerCluster) -> bool {
@@ -296,11 +313,20 @@ impl Holding<'_> {
             "status": status,
         });
         let params = PatchParams::apply("osm").force();
-        let written = self.patch(own, (&params, &Patch::Apply(&patch))).await;
-        written.map_err(|error| {
-            let why = format!("cannot write the fleet into the status: {}", chain(&error));
-            failed(Reason::NoWorkerCluster, why)
-        })?;
+        match self.patch(own, (&params, &Patch::Apply(&patch))).await {
+            Ok(()) => {}
+            // The tenant is served as by the release that the definition is of.
+            Err(error) if is_of_an_older_definition(&error) => {
+                let registration = &self.registered.id;
+                tracing::warn!(%registration, "the definition of WorkerClusters is too old to name the fleet");
+                self.serves();
+                return Ok(());
+            }
+            Err(error) => {
+                let why = format!("cannot write the fleet into the status: {}", chain(&error));
+                return Err(failed(Reason::NoWorkerCluster, why));
+            }
+        }
         let mut seen = self.registered.worker_cluster.subscribe();
         let is_us = |own: &WorkerCluster| holder(own).is_some_and(|it| it.may_be(us));
         let shown = seen.wait_for(|own| own.as_deref().is_some_and(is_us));
@@ -312,6 +338,12 @@ impl Holding<'_> {
         self.serves();
         Ok(())
     }
+}
+
+/// Returns true if a field of a server-side apply is not in the definition of its kind.
+fn is_of_an_older_definition(error: &kube::Error) -> bool {
+    let is_it = |message: &str| message.contains("field not declared in schema");
+    matches!(error, kube::Error::Api(status) if is_it(&status.message))
 }
 
 fn failed(reason: Reason, message: String) -> EngageError {

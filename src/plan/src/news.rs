@@ -1,9 +1,7 @@
-//! What has become wrong in a status and is the operator's to act on, and that all is well again.
-//! It is reported in the management cluster, where tenants do not look.
+//! What has become wrong in a status and is the operator's to act on. It is reported in the
+//! management cluster, where tenants do not look.
 
 use std::collections::BTreeMap;
-
-use jiff::SignedDuration;
 
 use osm_api::{
     condition::ConditionType,
@@ -11,9 +9,6 @@ use osm_api::{
     worker_cluster::{MachineDeploymentEntry, WorkerClusterStatus},
 };
 use osm_tenant::report::is_same_failure;
-
-/// That a shorter outage is over is no news.
-const OUTAGE_MIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// A change that the operator must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,38 +19,21 @@ pub struct News {
     pub note: String,
 }
 
-/// Returns what is wrong in a status and was not in the one before, or that all is well. A lost
-/// connection is left out: it is reported after a while.
+/// Returns what is wrong in a status and was not in the one before. A lost connection is left out:
+/// it is reported after a while.
 pub fn news(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News> {
     let mut news = of_conditions(before, now);
     news.extend(of_machine_deployments(before, now));
-    news.extend(of_ready(before, now));
     news
 }
 
-/// Returns that the tenant is served, if it was not for a while, or never before.
-fn of_ready(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Option<News> {
-    let ready = |status| ConditionType::Ready.find_in(status);
-    let served = ready(&now.conditions).filter(|it| it.status == "True")?;
-    let lasted = ready(&before.conditions).map(|it| {
-        let began = &it.last_transition_time;
-        (
-            it.status == "True",
-            served.last_transition_time.0.duration_since(began.0),
-        )
-    });
-    // Of what may be an accident, nobody was told.
-    let was_told = before.conditions.iter().any(|it| {
-        let untold = [ConditionType::Ready, ConditionType::NodeCredentials];
-        it.status == "False" && untold.iter().all(|kind| kind.as_str() != it.type_)
-    });
-    let is_short = |(was_ready, lasted): (bool, SignedDuration)| {
-        was_ready || (before.served.is_some() && (lasted < OUTAGE_MIN || !was_told))
+/// Returns true if the tenant is served, and was not before.
+pub fn is_ready_again(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> bool {
+    let is_ready = |status: &WorkerClusterStatus| {
+        let ready = ConditionType::Ready.find_in(&status.conditions);
+        ready.is_some_and(|it| it.status == "True")
     };
-    (!lasted.is_some_and(is_short)).then(|| News {
-        reason: Reason::Ready,
-        note: "the worker cluster is served".to_owned(),
-    })
+    is_ready(now) && !is_ready(before)
 }
 
 fn of_conditions(before: &WorkerClusterStatus, now: &WorkerClusterStatus) -> Vec<News> {
@@ -141,31 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn that_all_is_well_is_reported_when_it_becomes_true() {
+    fn a_tenant_is_ready_again_once() {
         let waits = status(&[("Ready", "NotConnected")], &[]);
         let mut ready = status(&[("Ready", "Ready")], &[]);
         ready.conditions[0].status = "True".to_owned();
-        for before in [&waits, &status(&[], &[])] {
-            let found = news(before, &ready);
-            assert_eq!(found.len(), 1);
-            assert_eq!(found[0].reason, Reason::Ready);
-        }
-        assert_eq!(news(&ready, &ready), []);
-        assert_eq!(news(&ready, &waits), []);
-        // An outage of a cluster that was served before.
-        let mut lost = status(
-            &[("Ready", "Unreachable"), ("Connected", "Unreachable")],
-            &[],
-        );
-        lost.served = Some("1/1".to_owned());
-        for (seconds, count) in [(29, 0), (30, 1)] {
-            let at = lost.conditions[0].last_transition_time.0;
-            let at = at + SignedDuration::from_secs(seconds);
-            ready.conditions[0].last_transition_time.0 = at;
-            assert_eq!(news(&lost, &ready).len(), count, "{seconds}");
-        }
-        lost.conditions[1].type_ = "NodeCredentials".to_owned();
-        assert_eq!(news(&lost, &ready), []);
+        assert!(is_ready_again(&waits, &ready) && is_ready_again(&status(&[], &[]), &ready));
+        assert!(!is_ready_again(&ready, &ready) && !is_ready_again(&ready, &waits));
     }
 
     #[test]
