@@ -98,18 +98,7 @@ async fn policies_protect_documents_from_all_but_the_manager_and_name_profiles()
     )
     .await;
 
-    // The garbage collector would delete it for a stranger, or the manager could not.
-    for metadata in [
-        r#"{"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}"#,
-        r#"{"finalizers": ["example.com/hold"]}"#,
-        r#"{"annotations": {"operatingsystemmanager.k8c.io/kept-as-found": "true"}}"#,
-    ] {
-        let patch = format!(r#"{{"metadata": {metadata}}}"#);
-        let patch = ["patch", "secret", document, "-n", DOCUMENTS, "-p", &patch];
-        let refused = try_kubectl(&worker, &patch).await;
-        assert!(refused.expect_err(metadata).contains(&why), "{metadata}");
-    }
-
+    nothing_else_is_changed(&worker, document, &why).await;
     profiles_are_named(&worker).await;
 
     // The manager goes on: another revision, then removal.
@@ -153,6 +142,20 @@ async fn policies_protect_documents_from_all_but_the_manager_and_name_profiles()
     kubectl(&management, &secret).await;
     until_there_are(&worker, 0).await;
     drop(process);
+}
+
+async fn nothing_else_is_changed(worker: &ControlPlane, document: &str, why: &str) {
+    // The garbage collector would delete it for a stranger, or the manager could not.
+    for metadata in [
+        r#"{"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}"#,
+        r#"{"finalizers": ["example.com/hold"]}"#,
+        r#"{"annotations": {"operatingsystemmanager.k8c.io/kept-as-found": "true"}}"#,
+    ] {
+        let patch = format!(r#"{{"metadata": {metadata}}}"#);
+        let patch = ["patch", "secret", document, "-n", DOCUMENTS, "-p", &patch];
+        let refused = try_kubectl(worker, &patch).await;
+        assert!(refused.expect_err(metadata).contains(why), "{metadata}");
+    }
 }
 
 /// Deletes the namespace with a document of the manager in it.

@@ -39,7 +39,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/fuzz", 366),
     ("tests/hostile", 607),
     ("tests/in_memory", 2401),
-    ("tests/install", 3499),
+    ("tests/install", 3502),
     ("tests/kkp", 70),
     ("tests/pages", 801),
     ("tests/readers", 5322),
