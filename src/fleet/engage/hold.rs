@@ -78,10 +78,9 @@ enum Holder {
 impl Holding<'_> {
     /// Records that this fleet serves the tenant, if the status names it already.
     pub fn resume(self) {
-        let us = &self.shared.fleet;
         let named = self.own().and_then(|own| holder(&own));
-        if named.is_some_and(|named| named.may_be(us)) {
-            self.serves();
+        if let Some(named) = named.filter(|named| named.may_be(&self.shared.fleet)) {
+            self.serves_as(named);
         }
     }
 
@@ -132,7 +131,7 @@ impl Holding<'_> {
     pub async fn take(self, own: &WorkerCluster) -> Result<(), EngageError> {
         match self.holder(own) {
             Holder::Us => {
-                self.serves();
+                self.serves_as(self.shared.fleet.clone());
                 Ok(())
             }
             Holder::Nobody => self.write(own).await,
@@ -210,14 +209,14 @@ impl Holding<'_> {
         status.set(|report| &mut report.fleet, None);
     }
 
-    fn serves(self) {
-        let (status, us) = (&self.registered.status, self.shared.fleet.clone());
-        status.update(|report| {
+    fn serves_as(self, us: FleetId) {
+        self.registered.status.update(|report| {
             let registered = report.findings.get(&ConditionType::Registered);
             if registered.is_some_and(|it| it.reason == Reason::AnotherFleet) {
                 report.findings.remove(&ConditionType::Registered);
             }
-            report.fleet.replace(us) != Some(self.shared.fleet.clone())
+            let before = report.fleet.replace(us);
+            before != report.fleet
         });
     }
 
@@ -227,12 +226,10 @@ impl Holding<'_> {
 
     fn holder(self, own: &WorkerCluster) -> Holder {
         let us = &self.shared.fleet;
-        let is_held = || self.registered.status.read(|report| report.fleet.is_some());
         match holder(own) {
             Some(fleet) if fleet == *us => Holder::Us,
-            // Of an earlier release, which did not name its namespace.
-            Some(fleet) if fleet.may_be(us) && is_held() => Holder::Us,
             Some(fleet) if !fleet.may_be(us) && !is_let_go(own) => Holder::Other(fleet),
+            // Or a status of an earlier release, which names no namespace.
             _ => Holder::Nobody,
         }
     }
@@ -315,11 +312,13 @@ impl Holding<'_> {
         let params = PatchParams::apply("osm").force();
         match self.patch(own, (&params, &Patch::Apply(&patch))).await {
             Ok(()) => {}
-            // The tenant is served as by the release that the definition is of.
+            // It is served as by the release that the definition is of.
             Err(error) if is_of_an_older_definition(&error) => {
-                let registration = &self.registered.id;
-                tracing::warn!(%registration, "the definition of WorkerClusters is too old to name the fleet");
-                self.serves();
+                let us = FleetId {
+                    namespace: None,
+                    ..us.clone()
+                };
+                self.serves_as(us);
                 return Ok(());
             }
             Err(error) => {
@@ -335,7 +334,7 @@ impl Holding<'_> {
             let why = "the status that was written is not seen yet".to_owned();
             return Err(failed(Reason::NoWorkerCluster, why));
         }
-        self.serves();
+        self.serves_as(us.clone());
         Ok(())
     }
 }
