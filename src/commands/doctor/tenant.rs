@@ -130,8 +130,9 @@ fn state(place: &str, own: &WorkerCluster, by: By<'_>) -> Vec<Check> {
             checks.push(Check::ok(place, what, format!("by replica {replica}")));
         }
         Some(Serving::Elsewhere(fleet)) => {
-            let by = Check::ok(place, what, format!("by fleet {fleet}"));
-            checks.push(by.mended("--manager-namespace shows whether that one runs"));
+            let message = format!("by fleet {fleet}, whose Leases cannot be read");
+            let fix = "use a kubeconfig that may list Leases there";
+            checks.push(Check::doubtful(place, what, (message, fix)));
         }
         _ => {}
     }

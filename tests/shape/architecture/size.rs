@@ -13,7 +13,7 @@ const CODE: &[(&str, usize)] = &[
     ("app", 1315),
     ("cli", 3715),
     ("client", 3945),
-    ("commands", 7259),
+    ("commands", 7260),
     ("controllers", 7857),
     ("fleet", 7484),
     ("lib", 17),
