@@ -231,9 +231,7 @@ async fn read_cluster_info(
 ) -> Result<ClusterInfo, ClusterInfoError> {
     for _ in 1..TOKEN_TRIES {
         match cluster_info::read(worker, kubeconfig_ca, in_use).await {
-            Err(ClusterInfoError::TokenPending | ClusterInfoError::TokenMissing) => {
-                tokio::time::sleep(TOKEN_WAIT).await;
-            }
+            Err(ClusterInfoError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
             read => return read,
         }
     }

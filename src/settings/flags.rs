@@ -46,7 +46,8 @@ pub struct RunFlags {
     #[arg(
         long = "except-namespace",
         value_name = "NAMESPACE",
-        conflicts_with = "namespaces"
+        conflicts_with = "namespaces",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub except_namespaces: Vec<String>,
 

@@ -226,3 +226,27 @@ async fn a_kubeconfig_that_expires_is_warned_of_once_and_serves_on() {
     assert_eq!(warnings(&world).len(), 1);
     process.stop().await;
 }
+
+/// Returns how often an Event says that the tenant is served.
+fn readiness(world: &World) -> usize {
+    let events = world.management.objects("events");
+    events.iter().filter(|it| it["reason"] == "Ready").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_outage_is_told_if_its_beginning_was() {
+    let world = World::with_berlin();
+    let process = world.start_settled().await;
+    let berlin = world.worker("berlin");
+    // The first Event is about a tenant that is new.
+    for (outage, warned, served) in [(5, 0, 1), (120, 1, 2)] {
+        let fault = berlin.inject(Matcher::any(), Fault::ConnectionRefused);
+        berlin.close_watches();
+        tokio::time::sleep(Duration::from_secs(outage)).await;
+        berlin.clear_fault(fault);
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let told = (warnings(&world).len(), readiness(&world));
+        assert_eq!(told, (warned, served), "{outage} s");
+    }
+    process.stop().await;
+}
