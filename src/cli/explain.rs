@@ -93,6 +93,7 @@ fn describe(text: &mut Text, explained: &Explanation) {
         Verdict::Rotated => "about to be rotated",
         Verdict::Waiting => "waiting",
         Verdict::Refused => "refused",
+        Verdict::Ignored => "ignored",
         Verdict::Unknown => "unknown",
     };
     text.line(format!("{name} of {}: {verdict}", answer.tenant));
@@ -112,7 +113,7 @@ fn describe(text: &mut Text, explained: &Explanation) {
             let (revision, version) = (or_none(&made.revision), or_none(&made.profile_version));
             let at = made.at.as_deref().unwrap_or("-");
             text.line(format!(
-                "  made for revision {revision}, profile {version}, at {at}"
+                "  made for revision {revision}, profile {version}; its Secret exists since {at}"
             ));
         }
         None => text.line("  nothing has been made yet"),

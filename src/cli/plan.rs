@@ -177,12 +177,13 @@ fn code(answers: &[Answer]) -> ExitCode {
 }
 
 /// From the best to the worst.
-const VERDICTS: [Verdict; 6] = [
+const VERDICTS: [Verdict; 7] = [
     Verdict::Unchanged,
     Verdict::Written,
     Verdict::Rotated,
     Verdict::Waiting,
     Verdict::Refused,
+    Verdict::Ignored,
     Verdict::Unknown,
 ];
 
@@ -193,6 +194,7 @@ fn called(verdict: Verdict) -> &'static str {
         Verdict::Rotated => "would be rotated",
         Verdict::Waiting => "would wait",
         Verdict::Refused => "would be refused",
+        Verdict::Ignored => "ignored",
         Verdict::Unknown => "unknown",
     }
 }

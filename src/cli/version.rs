@@ -12,7 +12,7 @@ use super::{
 };
 use crate::commands::version::of_replicas;
 use crate::telemetry::{
-    build::{COMMIT, VERSION},
+    build::{COMMIT, UNKNOWN, VERSION},
     chain::whole,
 };
 use crate::tenant::report::counted;
@@ -53,7 +53,11 @@ pub(super) fn run(flags: &VersionFlags) -> anyhow::Result<ExitCode> {
         manager: if flags.client { None } else { manager(flags)? },
     };
     flags.output.print(&versions, [VERSION.to_owned()], |_| {
-        let mut lines = vec![format!("osm {VERSION}"), format!("commit {COMMIT}")];
+        let commit = match COMMIT {
+            UNKNOWN => "unknown (OSM_COMMIT was not set when this was built)",
+            commit => commit,
+        };
+        let mut lines = vec![format!("osm {VERSION}"), format!("commit {commit}")];
         for Replicas { version, replicas } in versions.manager.iter().flatten() {
             let version = match version.as_str() {
                 "" => "of a version that does not say",

@@ -59,6 +59,8 @@ use crate::settings::Settings;
 use crate::telemetry::chain::whole;
 use crate::tenant::access::renewal::ServiceAccountName;
 
+const NO_PROFILE: &str = "it names no profile, and spec.profileAnnotation of its WorkerCluster is \
+                          RequireAnnotation";
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
 /// The parameters of a plan.
@@ -129,6 +131,8 @@ pub enum Verdict {
     Waiting,
     /// It would be refused.
     Refused,
+    /// It is not served, as the tenant's settings want.
+    Ignored,
     /// The result cannot be computed.
     Unknown,
 }
@@ -180,9 +184,7 @@ async fn of_tenant(
     }
     let tenant = Tenant::read(client, question, registration).await?;
     let listed = Listed::read(&tenant).await?;
-    let answers = listed
-        .living()
-        .filter_map(|it| tenant.answer(it, &listed.index));
+    let answers = listed.living().map(|it| tenant.answer(it, &listed.index));
     let mut answers: Vec<Answer> = answers.collect();
     let writes = tenant.shared_writes().await?;
     if !writes.is_empty() {
@@ -272,19 +274,22 @@ fn full_name(machine_deployment: &MachineDeployment) -> String {
 }
 
 impl Tenant {
-    /// Returns the planned result for a machine deployment; `None` if we do not serve it.
-    fn answer(
-        &self,
-        found: &Arc<MachineDeployment>,
-        index: &MachineDeploymentIndex,
-    ) -> Option<Answer> {
+    /// Returns the planned result for a machine deployment.
+    fn answer(&self, found: &Arc<MachineDeployment>, index: &MachineDeploymentIndex) -> Answer {
         let answer = Answer {
             message: self.is_paused.then(|| PAUSED.to_owned()),
             ..Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged)
         };
         let lacking = match lacking(found, self.unnamed) {
-            Ok(lacking) => lacking?,
-            Err(invalid) => return Some(answer.not_served(&invalid.into())),
+            Ok(Some(lacking)) => lacking,
+            Ok(None) => {
+                return Answer {
+                    verdict: Verdict::Ignored,
+                    message: Some(NO_PROFILE.to_owned()),
+                    ..answer
+                };
+            }
+            Err(invalid) => return answer.not_served(&invalid.into()),
         };
         let (patched, writes) = patched(found, lacking);
         let supposed = Answer {
@@ -292,7 +297,7 @@ impl Tenant {
             ..answer.clone()
         };
         let decided = self.decide(&patched, index, supposed);
-        Some(decided.unwrap_or_else(|not_served| answer.not_served(&not_served)))
+        decided.unwrap_or_else(|not_served| answer.not_served(&not_served))
     }
 
     fn decide(

@@ -9,7 +9,8 @@ pub const COMMIT: &str = match option_env!("OSM_COMMIT") {
     None => UNKNOWN,
 };
 
-const UNKNOWN: &str = "unknown";
+/// The commit of a build without one.
+pub const UNKNOWN: &str = "unknown";
 
 /// Both, as a product of HTTP: `osm/0.1.0`, and `osm/0.1.0+COMMIT` where that is known.
 pub fn product() -> String {

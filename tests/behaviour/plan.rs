@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::{Api, ResourceExt as _};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, PROFILE, REVISION};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -128,6 +128,16 @@ pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static Worl
         text.contains("create credentials kube-system-others-"),
         "{text}"
     );
+
+    let settings = json!({ "profileAnnotation": "RequireAnnotation" });
+    tenant.configure(settings).await;
+    let mut unnamed = a_little_machine_deployment("unnamed");
+    unnamed.annotations_mut().remove(PROFILE);
+    drop(tenant.create(&unnamed).await);
+    let (_, text) = plan(&stage, &[]).await;
+    let ignored = "kube-system/unnamed: ignored\n  it names no profile, and \
+                   spec.profileAnnotation of its WorkerCluster is RequireAnnotation";
+    assert!(text.contains(ignored), "{text}");
 }
 
 /// Documents are of the template until machine-controller raises the revision.

@@ -11,7 +11,7 @@ use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM, PROFILE};
 use osm::api::worker_cluster::{NodeCredentials, WorkerCluster};
 use serde_json::{Value, json};
 
-use crate::administrator::{delete, find, get};
+use crate::administrator::{delete, find, get, merge};
 use crate::audit::{Request, told};
 use crate::commands::{Admin, Said, a_file, path};
 use crate::fixtures::{a_machine_deployment, text, with_annotation};
@@ -236,6 +236,7 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     assert_eq!(registered, Some(&json!(fresh)));
     // A server in memory makes the same token of the same account again.
     assert!(fresh != revoked || world.kind == Kind::Fake);
+    add_over_an_immutable_registration((&admin, &add), &tenant).await;
     tenant.serve(&a_machine_deployment("workers")).await;
     tenant
         .says("NodeCredentials", "True", "PerMachineDeployment")
@@ -266,6 +267,20 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     let again = admin.osm_in_both(&remove).await;
     assert!(again.err.contains("neither a registration"), "{again:?}");
     manager.stop().await;
+}
+
+/// The error says what helps, and that helps.
+async fn add_over_an_immutable_registration((admin, add): (&Admin, &Add), tenant: &Tenant) {
+    let registered = get(&tenant.registrations(), WORKER).await;
+    let another = format!("{}\n# another\n", text(&registered, "kubeconfig"));
+    let change = json!({ "immutable": true, "stringData": { "kubeconfig": another } });
+    merge(&tenant.registrations(), WORKER, change).await;
+    let refused = admin.osm_in_both(&add.words(&[])).await;
+    let help = "; it is immutable: delete it first";
+    assert!(refused.err.contains(help), "{refused:?}");
+    delete(&tenant.registrations(), WORKER).await;
+    let added = admin.osm_in_both(&add.words(&[])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
 }
 
 /// A machine deployment that its tenant must correct is no failure of the operator.

@@ -71,7 +71,15 @@ fn template(values: &Value) -> String {
 
 /// Renders the chart of a release `osm`.
 fn template_in(namespace: &str, values: &Value) -> String {
-    let arguments = ["template", "osm", "osm", "--namespace", namespace];
+    // The pod of `helm test` has its own test.
+    let arguments = [
+        "template",
+        "osm",
+        "osm",
+        "--namespace",
+        namespace,
+        "--skip-tests",
+    ];
     match helm_alone(&arguments, values) {
         Ok(printed) => printed,
         Err(errors) => panic!("{values}: {errors}"),

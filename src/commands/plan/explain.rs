@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 
 use self::blockers::blockers;
 use super::{
-    Answer, Listed, Question, Verdict, full_name, registrations::registrations,
-    tenant_state::Tenant,
+    Answer, Listed, Question, full_name, registrations::registrations, tenant_state::Tenant,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -84,7 +83,7 @@ pub struct Made {
     pub revision: String,
     /// The version of the profile that they were created from.
     pub profile_version: String,
-    /// The time of their creation.
+    /// The time when the bootstrap Secret was created. It can have been written since.
     pub at: Option<String>,
 }
 
@@ -164,10 +163,6 @@ async fn of_tenant(
     let mut explained = Vec::new();
     for meant in listed.living().filter(is_meant) {
         let answer = tenant.answer(meant, &listed.index);
-        let answer = answer.unwrap_or_else(|| Answer {
-            message: Some("it names no profile, and the WorkerCluster asks for one".to_owned()),
-            ..Answer::new(&tenant.namespace, Some(full_name(meant)), Verdict::Refused)
-        });
         let profile = origin(tenant, meant)?;
         explained.push(Explanation {
             blockers: blockers(Some(&tenant.own), &full_name(meant), &answer),
@@ -294,6 +289,7 @@ fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
 mod tests {
     use super::*;
     use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
+    use crate::commands::plan::Verdict;
 
     #[test]
     fn a_turn_that_has_not_come_blocks_who_waits_for_it() {

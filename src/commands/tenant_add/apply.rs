@@ -106,7 +106,15 @@ impl Applier {
         let Some(before) = before else {
             return self.create(document).await;
         };
-        let after = self.send(&document).await?;
+        let after = self.send(&document).await.with_context(|| {
+            let is_immutable = before.data.get("immutable") == Some(&Value::Bool(true));
+            let help = if is_immutable {
+                "; it is immutable: delete it first"
+            } else {
+                ""
+            };
+            format!("cannot change {}{help}", called(&document))
+        })?;
         let outcome = if wanted(&before) == wanted(&after) {
             Outcome::Unchanged
         } else {
@@ -119,7 +127,10 @@ impl Applier {
     /// missing.
     async fn create(&self, document: Value) -> anyhow::Result<Applied> {
         let made = match self.mode {
-            Mode::Write => printable(&self.send(&document).await?),
+            Mode::Write => {
+                let sent = self.send(&document).await;
+                printable(&sent.with_context(|| format!("cannot create {}", called(&document)))?)
+            }
             Mode::DryRun => document.clone(),
         };
         Ok(self.applied(&document, (made, Outcome::Created)))
@@ -146,8 +157,7 @@ impl Applier {
             ..PatchParams::apply(FIELD_MANAGER).force()
         };
         let name = metadata(document, "name");
-        let sent = api.patch(name, &params, &Patch::Apply(document)).await;
-        sent.with_context(|| format!("cannot apply {}", called(document)))
+        Ok(api.patch(name, &params, &Patch::Apply(document)).await?)
     }
 }
 

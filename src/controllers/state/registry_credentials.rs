@@ -85,8 +85,12 @@ impl CredentialsCache {
         // A right that is missing each time must be granted by a person. Any other call may succeed
         // next time.
         let is_unknown = matches!(read, Err(CredentialsError::Call { .. })) && refusals < REFUSALS;
-        let read = read.map_err(|error| chain(&error).to_string());
+        let cause = read.as_ref().err().map(|error| chain(error).to_string());
+        let read = read.map_err(|error| error.reason());
         let is_changed = known.read != read;
+        if let Some(error) = cause.filter(|_| is_changed) {
+            tracing::warn!(%registration, error, "the registry credentials cannot be read");
+        }
         *known = Entry {
             secret,
             read,
@@ -128,8 +132,37 @@ pub enum CredentialsError {
 }
 
 impl CredentialsError {
+    /// Returns the reason for a status and for Events in the worker cluster, whose users need not
+    /// learn who we are in the management cluster: an API server's own words say that.
+    fn reason(&self) -> String {
+        match self {
+            Self::Call {
+                source: kube::Error::Api(status),
+                ..
+            } => format!("{self}: {} ({})", status.reason, status.code),
+            error => chain(error).to_string(),
+        }
+    }
+
     /// Returns true if the API server forbids reading the Secret.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_without_the_words_that_name_our_rights() {
+        let words = "secrets \"pull\" is forbidden: User \"operator\" cannot get resource";
+        let refused = CredentialsError::Call {
+            secret: "pull".to_owned(),
+            source: kube::Error::Api(Status::failure(words, "Forbidden").with_code(403).boxed()),
+        };
+        assert_eq!(refused.reason(), "cannot read Secret pull: Forbidden (403)");
     }
 }

@@ -92,6 +92,9 @@ fn changed(
     keys: &[&str],
     (before, renewed): (&SecretBytes, &SecretBytes),
 ) -> Result<Secret, String> {
+    if secret.immutable == Some(true) {
+        return Err("the Secret is immutable; create it again without `immutable`".to_owned());
+    }
     let data = secret.data.get_or_insert_default();
     let key = kubeconfig_key(data, keys).unwrap_or_default().to_owned();
     match data.get_mut(&key) {
@@ -149,5 +152,11 @@ mod tests {
         ] {
             assert_eq!(given(changed), None, "{changed:?}");
         }
+        let immutable = Secret {
+            immutable: Some(true),
+            ..Secret::default()
+        };
+        let refused = changed(immutable, &["kubeconfig"], (&before, &renewed));
+        assert!(refused.unwrap_err().contains("create it again"));
     }
 }

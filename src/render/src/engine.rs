@@ -73,6 +73,8 @@ pub(super) fn environment() -> Environment<'static> {
     environment.set_syntax(sandbox::syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Errors name what is undefined. The engine's default is true, but not in release builds.
+    environment.set_debug(true);
     environment.set_formatter(format_value);
     environment.set_recursion_limit(RECURSION_MAX);
     environment.set_fuel(Some(FUEL));

@@ -52,6 +52,45 @@ async fn assert_healthy(cluster: &ControlPlane, namespace: &str, tenant: &str) {
     eprintln!("{printed}");
 }
 
+/// Has the API server validate the pod of `helm test`, and runs what it runs, with its rights.
+async fn passes_its_test(cluster: &ControlPlane, (release, namespace): (&str, &str)) {
+    let hooks = ["get", "hooks", release, "--namespace", namespace];
+    let hooks = helm(cluster, &hooks).await.expect("it is installed");
+    let file = cluster.folder().join("hooks.yaml");
+    std::fs::write(&file, &hooks).expect("the folder is ours");
+    let file = file.to_str().expect("our paths are text");
+    let create = [
+        "create",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        file,
+    ];
+    let created = kubectl(cluster, &create).await;
+    let expected = format!("pod/{namespace}-test created (server dry run)");
+    assert_eq!(created.trim(), expected);
+    let pods = objects(&hooks);
+    let pod = pods.first().expect("it was created");
+    assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
+    let manager = deployment(cluster, namespace, namespace).await;
+    let manager = json!(manager.spec.template.spec);
+    let container = &pod["spec"]["containers"][0];
+    let account = &pod["spec"]["serviceAccountName"];
+    assert_eq!(container["image"], manager["containers"][0]["image"]);
+    assert_eq!(*account, manager["serviceAccountName"]);
+    let arguments = container["args"].as_array().expect("it has arguments");
+    let output = Command::new(env!("CARGO_BIN_EXE_osm"))
+        .args(arguments.iter().filter_map(Value::as_str))
+        .arg("--kubeconfig")
+        // Of the account, with which the manager was started.
+        .arg(cluster.folder().join(format!("{namespace}.kubeconfig")))
+        .output()
+        .await
+        .expect("the binary was built with this test");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{namespace}: {printed}");
+}
+
 /// Sets more values of both installations; the second one reaches its tenant through the proxy.
 async fn upgraded(management: &ControlPlane) -> EgressProxy {
     let more = "webhook.enabled=true,tenantPolicies[0].match.namespaces={tenant-berlin},\
@@ -149,6 +188,9 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     }
     for (namespace, tenant) in [(first, TENANT), (second, "tenant-lisbon")] {
         assert_healthy(&management, namespace, tenant).await;
+    }
+    for installation in RELEASES.into_iter().zip(NAMESPACES) {
+        passes_its_test(&management, installation).await;
     }
     drop([one, other]);
     takes_the_proxy_of_the_page(&management).await;
