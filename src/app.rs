@@ -229,7 +229,8 @@ pub async fn run_with(
     let scope = scope(&settings);
     tasks.spawn(given.renderer.clone().stop_idle());
     let own = (given.default_profiles, given.renderer);
-    let controllers = controllers(&settings, &scope, own, &given.memory);
+    let place = (client.clone(), settings.replica.lease_namespace.as_str());
+    let controllers = controllers(&settings, &scope, own, &given.memory).with_contents_in(place);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);

@@ -10,6 +10,7 @@
 
 pub mod adoption;
 pub mod context;
+pub mod default_contents;
 pub mod event_writer;
 pub mod initial_sync;
 pub mod join;

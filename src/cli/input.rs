@@ -20,7 +20,7 @@ use crate::api::{
     worker_cluster::WorkerCluster,
 };
 use crate::render::{
-    default_profiles::{DefaultProfile, default_profiles},
+    default_profiles::{self, DefaultProfile, default_profiles},
     overlay::{OverlayError, resolve},
 };
 use crate::rules::{
@@ -94,9 +94,12 @@ impl BaseFlags {
 }
 
 impl Bases {
-    /// Returns a profile by its name.
+    /// Returns a profile by its name, or the content of a default profile that has it.
     pub(super) fn find(&self, name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
-        self.0.get(name).cloned()
+        let given = self.0.get(name).cloned();
+        given.or_else(|| {
+            default_profiles::default_profile(name).map(|content| Arc::new(content.spec))
+        })
     }
 
     /// Merges a profile with its bases.

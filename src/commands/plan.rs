@@ -1,6 +1,7 @@
 //! Computes what reconciles would write into live clusters, and writes nothing. The manager may be
 //! running or not. Only reads are sent, so something that is missing is refused instead of created.
 
+mod answer;
 pub mod explain;
 mod profiles;
 mod registrations;
@@ -9,15 +10,7 @@ mod tenant_state;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anyhow::Context as _;
-use futures::{StreamExt as _, stream};
-use kube::{
-    Api, Client, ResourceExt,
-    api::ListParams,
-    runtime::{reflector, watcher::Event},
-};
-use serde::Serialize;
-
+pub use self::answer::{Answer, MachinesFate, Verdict};
 use self::{
     registrations::{Registered, registrations},
     tenant_state::Tenant,
@@ -58,9 +51,14 @@ use crate::rules::{
 use crate::settings::Settings;
 use crate::telemetry::chain::whole;
 use crate::tenant::access::renewal::ServiceAccountName;
+use anyhow::Context as _;
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Client, ResourceExt,
+    api::ListParams,
+    runtime::{reflector, watcher::Event},
+};
 
-const NO_PROFILE: &str = "it names no profile, and spec.profileAnnotation of its WorkerCluster is \
-                          RequireAnnotation";
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
 /// The parameters of a plan.
@@ -87,65 +85,6 @@ pub enum Supposed {
     Installed,
     /// None: every profile is as it is installed.
     Nothing,
-}
-
-/// The planned result for one machine deployment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Answer {
-    /// The tenant's namespace.
-    pub tenant: String,
-    /// The machine deployment, as `namespace/name`. It is absent if the tenant cannot be read, and
-    /// for writes that all its machine deployments share.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine_deployment: Option<String>,
-    /// The kind of the result.
-    pub verdict: Verdict,
-    /// The reason why it is not served, as in its entry of the status.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Why the result is unknown or refused, or that the WorkerCluster is paused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// The inputs that differ from those of the existing documents.
-    pub inputs: Vec<&'static str>,
-    /// The planned result for outdated machines, if they are replaced.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machines: Option<MachinesFate>,
-    /// The writes, in order.
-    pub writes: Vec<String>,
-    /// The differences of the config, as unified diffs. It contains markers in place of secrets.
-    pub diff: String,
-}
-
-/// The kind of a planned result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Verdict {
-    /// Nothing would be written.
-    Unchanged,
-    /// Objects would be created or annotated, but no document would change.
-    Written,
-    /// Its documents would be recreated with other bytes.
-    Rotated,
-    /// It would wait for something that is still missing.
-    Waiting,
-    /// It would be refused.
-    Refused,
-    /// It is not served, as the tenant's settings want.
-    Ignored,
-    /// The result cannot be computed.
-    Unknown,
-}
-
-/// The planned result for outdated machines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum MachinesFate {
-    /// They would be replaced when it is their machine deployment's turn.
-    Replaced,
-    /// They are being replaced already.
-    BeingReplaced,
-    /// They would be replaced if their machine deployment were at rest and not paused.
-    HeldBack,
 }
 
 /// Computes the plan for all machine deployments of the tenants.
@@ -240,34 +179,6 @@ impl Listed {
     }
 }
 
-impl Answer {
-    pub(super) fn new(tenant: &str, machine_deployment: Option<String>, verdict: Verdict) -> Self {
-        Self {
-            tenant: tenant.to_owned(),
-            machine_deployment,
-            verdict,
-            reason: None,
-            message: None,
-            inputs: Vec::new(),
-            machines: None,
-            writes: Vec::new(),
-            diff: String::new(),
-        }
-    }
-
-    fn not_served(self, not_served: &NotServed) -> Self {
-        Self {
-            verdict: match not_served {
-                NotServed::Invalid(_) => Verdict::Refused,
-                NotServed::Waiting { .. } => Verdict::Waiting,
-            },
-            reason: Some(not_served.reason()),
-            message: Some(not_served.to_string()),
-            ..self
-        }
-    }
-}
-
 fn full_name(machine_deployment: &MachineDeployment) -> String {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     format!("{namespace}/{}", machine_deployment.name_any())
@@ -282,13 +193,7 @@ impl Tenant {
         };
         let lacking = match lacking(found, self.unnamed) {
             Ok(Some(lacking)) => lacking,
-            Ok(None) => {
-                return Answer {
-                    verdict: Verdict::Ignored,
-                    message: Some(NO_PROFILE.to_owned()),
-                    ..answer
-                };
-            }
+            Ok(None) => return answer.ignored(),
             Err(invalid) => return answer.not_served(&invalid.into()),
         };
         let (patched, writes) = patched(found, lacking);

@@ -117,7 +117,9 @@ async fn copy(
     };
     let here: Api<DeserializeGuard<OperatingSystemProfile>> = context.engagement.home.api();
     if let Some(own) = here.get_opt(name).await? {
-        let is_same = own.0.as_ref().is_ok_and(|own| own.spec == theirs.spec);
+        let digest = context.profiles.digest(&theirs.spec);
+        let is_same = |own: &OperatingSystemProfile| context.profiles.digest(&own.spec) == digest;
+        let is_same = own.0.as_ref().is_ok_and(is_same);
         return Ok(match (is_same, is_pinned(&own)) {
             (true, true) => "copied",
             (true, false) => "was here already",

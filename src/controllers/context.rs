@@ -6,6 +6,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use parking_lot::Mutex;
 
 use super::{
+    default_contents::DefaultContents,
     event_writer::EventWriter,
     machine_deployment_index::MachineDeploymentIndex,
     object_cache::ObjectCache,
@@ -56,6 +57,8 @@ pub struct Context {
     pub rules: Rules,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
+    /// The contents that default profiles in the tenant's namespace name; `None` if they are whole.
+    pub contents: Option<Arc<DefaultContents>>,
     /// The tenants that may install newer default profiles now.
     pub rollout_slots: Arc<RolloutSlots>,
     /// The profiles of the fleet. Each reconcile decides which of them this tenant may use.

@@ -13,8 +13,9 @@ use super::context::Context;
 use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, is_name_alone},
+    profile::OperatingSystemProfile,
 };
-use crate::client::pages::Pages;
+use crate::client::pages::{Pages, is_not_served};
 use crate::plan::{
     desired::{config_digest, secret_digest, stored_digest},
     digest::{Digest, DigestKey},
@@ -50,6 +51,32 @@ pub async fn run(context: &Context) -> Result<(), kube::Error> {
         }
     }
     read_configs(context, &key).await
+}
+
+/// Returns false if the tenant's home has no profiles and configs, because its cluster does not
+/// serve their kinds. The management cluster was checked when the process started.
+///
+/// # Errors
+///
+/// They cannot be listed.
+pub async fn home_is_served(context: &Context) -> Result<bool, kube::Error> {
+    let home = &context.engagement.home;
+    if home.watches.is_none() {
+        return Ok(true);
+    }
+    let one = ListParams::default().limit(1);
+    let profiles: Api<OperatingSystemProfile> = home.api();
+    let configs: Api<OperatingSystemConfig> = home.api();
+    for listed in [
+        profiles.list_metadata(&one).await.map(drop),
+        configs.list_metadata(&one).await.map(drop),
+    ] {
+        match listed {
+            Err(error) if is_not_served(&error) => return Ok(false),
+            listed => listed?,
+        }
+    }
+    Ok(true)
 }
 
 async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Error> {

@@ -22,11 +22,17 @@ use crate::api::{
     names::{INSTALLED_CONTENT, PROFILE},
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     reason::Reason,
-    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
+    worker_cluster::{DefaultProfileContent, DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::client::{permits::Priority, retry_delay::RetryDelay, write};
-use crate::fleet::events::{self, Occurrence};
-use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
+use crate::fleet::{
+    adoption::Predecessor,
+    events::{self, Occurrence},
+};
+use crate::plan::default_profile::{
+    DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
+};
+use crate::render::thin::{self, thin};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
@@ -156,10 +162,9 @@ async fn install(
     slot: &SlotState,
 ) -> Result<Kept, kube::Error> {
     let settings = context.default_profile_settings();
-    let policy = settings.policy;
     let mut kept = Kept {
         pace: settings.pace,
-        is_disabled: policy == DefaultProfiles::Disabled,
+        is_disabled: settings.policy == DefaultProfiles::Disabled,
         ..Kept::default()
     };
     if kept.is_disabled {
@@ -168,7 +173,7 @@ async fn install(
     let mut failure = None;
     for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
         // A profile that cannot be installed does not delay the others.
-        let installed = install_one(context, default, (policy, slot), &mut kept).await;
+        let installed = install_one(context, default, (&settings, slot), &mut kept).await;
         failure = failure.or(installed.err());
     }
     failure.map_or(Ok(kept), Err)
@@ -177,7 +182,7 @@ async fn install(
 async fn install_one(
     context: &Context,
     default: &DefaultProfile,
-    (policy, slot): (DefaultProfiles, &SlotState),
+    (settings, slot): (&DefaultProfileSettings, &SlotState),
     kept: &mut Kept,
 ) -> Result<(), kube::Error> {
     let namespace = &*context.engagement.home.namespace;
@@ -204,6 +209,11 @@ async fn install_one(
         content: &digest,
         installed_content: installed_content.as_deref(),
     };
+    if settings.content == DefaultProfileContent::Whole
+        && profiles.is_thin(namespace, &default.name)
+    {
+        expand(context, &default.name).await?;
+    }
     let versions = || {
         let (old, new) = (&version, &default.spec.version);
         format!("{} ({old} -> {new})", default.name)
@@ -213,7 +223,11 @@ async fn install_one(
         ProfileRollout::Waves => *slot == SlotState::Granted,
         ProfileRollout::Manual => false,
     };
-    match evaluate(policy, installed, (&default.spec.version, &default.content)) {
+    match evaluate(
+        settings.policy,
+        installed,
+        (&default.spec.version, &default.content),
+    ) {
         Verdict::Current => {}
         Verdict::KeepEdited => kept.edited.push(default.name.clone()),
         Verdict::KeepNewer => kept.newer.push(versions()),
@@ -281,21 +295,46 @@ pub fn as_older_definitions_store(defaults: &[DefaultProfile]) -> Arc<[DefaultPr
     defaults.iter().map(stored).collect()
 }
 
-fn mark(default: &DefaultProfile) -> (String, String) {
-    (INSTALLED_CONTENT.to_owned(), default.content.clone())
+fn mark(spec: &OperatingSystemProfileSpec) -> (String, String) {
+    (INSTALLED_CONTENT.to_owned(), content_digest(spec))
+}
+
+/// Returns what a default profile is written as: thin, if the tenant's settings permit that and its
+/// content is kept for all tenants.
+async fn form(
+    context: &Context,
+    default: &DefaultProfile,
+) -> Result<DefaultProfileContent, kube::Error> {
+    let may_be_thin = context.default_profile_settings().content == DefaultProfileContent::Thin
+        && context.engagement.predecessor == Predecessor::None;
+    Ok(match &context.contents {
+        Some(contents) if may_be_thin && contents.keep(default).await? => {
+            DefaultProfileContent::Thin
+        }
+        _ => DefaultProfileContent::Whole,
+    })
+}
+
+fn formed(default: &DefaultProfile, form: DefaultProfileContent) -> OperatingSystemProfileSpec {
+    match form {
+        DefaultProfileContent::Thin => thin(&default.name, &default.spec),
+        DefaultProfileContent::Whole => default.spec.clone(),
+    }
 }
 
 /// Creates a default profile. Returns false if it exists already. The request has high priority,
 /// because a machine deployment may wait for the profile.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
+    let form = form(context, default).await?;
     let api: Api<OperatingSystemProfile> = paid(context, Priority::High).await;
+    let spec = formed(default, form);
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
-            annotations: Some(BTreeMap::from([mark(default)])),
+            annotations: Some(BTreeMap::from([mark(&spec)])),
             ..ObjectMeta::default()
         },
-        spec: default.spec.clone(),
+        spec,
     };
     match write::create(&api, &profile).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
@@ -304,34 +343,57 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kub
 }
 
 /// Replaces the content that was evaluated, or content that cannot be decoded, with that of the
-/// default profile. Other content is evaluated when the watch shows it. The requests have low
-/// priority, because a whole fleet sends them after an upgrade.
+/// default profile. Other content is evaluated when the watch shows it.
 async fn replace(
     context: &Context,
     default: &DefaultProfile,
     evaluated: &str,
 ) -> Result<(), kube::Error> {
+    let form = form(context, default).await?;
     let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = paid(context, Priority::Low).await;
     let found = guarded.get(&default.name).await?;
     let is_evaluated = found
         .0
         .as_ref()
-        .map_or(true, |it| content_digest(&it.spec) == evaluated);
+        .map_or(true, |it| context.profiles.digest(&it.spec) == evaluated);
     if !is_evaluated || adoption::is_pinned(&found) {
         return Ok(());
     }
     let metadata = found.meta().clone();
     drop(found);
-    let api: Api<OperatingSystemProfile> = paid(context, Priority::Low).await;
-    let mut profile = OperatingSystemProfile {
-        metadata,
-        spec: default.spec.clone(),
+    write_spec(context, metadata, || formed(default, form)).await
+}
+
+/// Replaces a thin profile with its content.
+async fn expand(context: &Context, name: &str) -> Result<(), kube::Error> {
+    let home = &context.engagement.home.namespace;
+    let Some(whole) = context.profiles.get(home, name) else {
+        return Ok(());
     };
-    profile.annotations_mut().extend([mark(default)]);
+    let api: Api<OperatingSystemProfile> = paid(context, Priority::Low).await;
+    let found = api.get(name).await?;
+    let is_thin = thin::is_thin(&found.spec);
+    if !is_thin || context.profiles.digest(&found.spec) != whole.content() {
+        return Ok(());
+    }
+    write_spec(context, found.metadata, || whole.spec().clone()).await
+}
+
+/// Writes the spec of a profile that exists. The requests have low priority, because a whole fleet
+/// sends them after an upgrade.
+async fn write_spec(
+    context: &Context,
+    metadata: ObjectMeta,
+    spec: impl FnOnce() -> OperatingSystemProfileSpec,
+) -> Result<(), kube::Error> {
+    let api: Api<OperatingSystemProfile> = paid(context, Priority::Low).await;
+    let spec = spec();
+    let mark = mark(&spec);
+    let mut profile = OperatingSystemProfile { metadata, spec };
+    profile.annotations_mut().extend([mark]);
     profile.managed_fields_mut().clear();
-    write::replace(&api, &default.name, &profile)
-        .await
-        .map(drop)
+    let name = profile.name_any();
+    write::replace(&api, &name, &profile).await.map(drop)
 }
 
 /// Emits Events about results that people may not expect: once for an edit that is kept, and each

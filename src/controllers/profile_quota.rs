@@ -90,6 +90,11 @@ impl Ledger {
         self.settle()
     }
 
+    /// Returns when a profile was created, if it is known.
+    pub fn created(&self, name: &str) -> Option<Timestamp> {
+        self.created.get(name).copied()
+    }
+
     /// Returns true if a profile is kept.
     pub fn keeps(&self, name: &str) -> bool {
         self.is_in(&self.kept, name)

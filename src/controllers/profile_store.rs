@@ -9,6 +9,7 @@ mod marks;
 mod overlays;
 mod room;
 mod shared;
+mod thin;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -27,12 +28,14 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
 use self::shared::Contents;
+use self::thin::{DefaultContent, Lookup, look_up};
 use self::{overlays::Overlays, room::fetch_wanted};
 pub use self::{
     room::Quotas,
     shared::{Compiled, SharedProfile},
 };
 use super::{
+    default_contents::DefaultContents,
     profile_quota::{Ledger, Size},
     subscriptions::Subscriptions,
 };
@@ -65,6 +68,10 @@ struct Inner {
     installed: HashMap<Key, Box<str>>,
     /// The pinned profiles, which no default replaces.
     pinned: HashSet<Key>,
+    /// The thin profiles that stand for their contents in `profiles`.
+    thin: HashSet<Key>,
+    /// The contents of default profiles, by the names that thin profiles extend.
+    default_contents: HashMap<String, DefaultContent>,
     /// The profiles that cannot be decoded.
     unreadable: HashSet<Key>,
     /// The overlays of each profile in its namespace. The profile need not exist.
@@ -182,7 +189,9 @@ impl Inner {
     fn lay(&mut self, (namespace, name): &Key, spec: &OperatingSystemProfileSpec) -> Resolved {
         let merged = overlay::resolve(name, spec, |base| {
             let found = self.profiles.get(&(namespace.clone(), base.to_owned()));
-            found.map(|found| Arc::clone(&found.spec))
+            found
+                .or_else(|| self.default_content(base))
+                .map(|found| Arc::clone(&found.spec))
         })?;
         Ok(self.contents.intern(content_id(&merged), merged))
     }
@@ -197,6 +206,7 @@ pub struct ProfileStore {
     wanted: Notify,
     /// The number of watches that have not completed their first list.
     incomplete: watch::Sender<usize>,
+    lookup: watch::Sender<Lookup>,
 }
 
 impl ProfileStore {
@@ -222,6 +232,7 @@ impl ProfileStore {
             quotas,
             wanted: Notify::new(),
             incomplete: watch::Sender::new(watches),
+            lookup: watch::Sender::default(),
         }
     }
 
@@ -274,36 +285,39 @@ impl ProfileStore {
         }
     }
 
-    /// Waits until every watch has completed its first list.
+    /// Waits until every watch has completed its first list, and contents that are not known were
+    /// looked up.
     pub async fn ready(&self) {
-        // The sender is part of `self`, so it cannot be dropped.
+        // The senders are parts of `self`, so they cannot be dropped.
         let mut incomplete = self.incomplete.subscribe();
         let _ = incomplete.wait_for(|count| *count == 0).await;
+        let mut lookup = self.lookup.subscribe();
+        let _ = lookup.wait_for(|it| it.was_done || !it.is_wanted).await;
     }
 
     /// Inserts or replaces a profile. Returns the names of the profiles whose content changes.
     fn insert(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
-        let Aged { created, spec } = profile;
-        let (id, size) = content_id(&spec);
+        let Aged { created, shared } = profile;
         let (namespace, name) = key;
         let mut inner = self.inner.write();
-        if inner.profiles.get(key).is_some_and(|known| known.id == id) {
+        let known = inner.profiles.get(key);
+        if known.is_some_and(|known| known.id == shared.id) {
             return BTreeSet::new();
         }
         inner.wanted.remove(key);
         let mut changed = BTreeSet::new();
         if !self.quotas.has_room(key) {
             let ledger = self.ledger(&mut inner, namespace);
-            let moves = ledger.put(name, created, size);
+            let moves = ledger.put(name, created, shared.size);
             let is_kept = ledger.keeps(name);
             changed = inner.moved(namespace, moves);
             if !is_kept {
                 changed.extend(inner.put(key, None));
+                inner.contents.release(shared);
                 self.wanted.notify_one();
                 return changed;
             }
         }
-        let shared = inner.contents.intern((id, size), spec);
         changed.extend(inner.put(key, Some(shared)));
         self.wanted.notify_one();
         changed
@@ -341,18 +355,7 @@ impl ProfileStore {
 /// The content of a profile, and the time when the profile was created.
 struct Aged {
     created: Timestamp,
-    spec: OperatingSystemProfileSpec,
-}
-
-impl Aged {
-    fn of(profile: OperatingSystemProfile) -> Self {
-        Self {
-            created: profile
-                .creation_timestamp()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            spec: profile.spec,
-        }
-    }
+    shared: Arc<SharedProfile>,
 }
 
 /// Returns the digest of a profile's content, in hex.
@@ -376,11 +379,12 @@ fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, Size) {
     (Sha256::digest(&json).into(), size)
 }
 
-/// Watches the profiles of a cluster until cancelled. `health` is that of a worker cluster.
+/// Watches the profiles of a cluster until cancelled. `health` is that of a worker cluster, and
+/// `contents` are those that thin profiles may name.
 pub async fn follow(
     (client, health): (Client, Option<Arc<Health>>),
     scope: Scope,
-    store: Arc<ProfileStore>,
+    (store, contents): (Arc<ProfileStore>, Option<Arc<DefaultContents>>),
     subscriptions: Arc<Subscriptions>,
 ) {
     let apis = scope
@@ -409,7 +413,11 @@ pub async fn follow(
         .boxed()
     });
     let watches = stream::select_all(watches).collect::<()>();
-    tokio::join!(watches, fetch_wanted(client, &store, &subscriptions));
+    tokio::join!(
+        watches,
+        fetch_wanted(client, &store, &subscriptions),
+        look_up(contents.as_deref(), &store, &subscriptions),
+    );
 }
 
 fn notify(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSet<String>) {

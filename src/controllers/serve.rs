@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     adoption,
     context::{Context, Rules},
+    default_contents::DefaultContents,
     event_writer::EventWriter,
     initial_sync, join,
     machine_deployment::{self, credentials},
@@ -44,8 +45,8 @@ use super::{
     watch::{self as watches, Watchers},
 };
 use crate::api::{
-    condition::ConditionType, config::OperatingSystemConfig, machine_deployment::MachineDeployment,
-    profile::OperatingSystemProfile, reason::Reason, worker_cluster::WorkerCluster,
+    condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
+    worker_cluster::WorkerCluster,
 };
 use crate::client::{
     memory::Memory, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
@@ -73,6 +74,8 @@ pub struct Controllers {
     /// The default profiles as worker clusters store them that are their tenants' homes, once there
     /// is one.
     older_defaults: Arc<OnceLock<Arc<[DefaultProfile]>>>,
+    /// The contents that default profiles in tenants' namespaces name; `None` if they are whole.
+    contents: Option<Arc<DefaultContents>>,
     /// The tenants that may install newer default profiles now.
     pub rollout_slots: Arc<RolloutSlots>,
     /// The settings that all tenants share.
@@ -88,13 +91,26 @@ impl Controllers {
         rules: Rules,
     ) -> Self {
         let quotas = Quotas::new(policies, &defaults, memory);
+        let profiles = ProfileStore::new(scope.count(), quotas);
+        profiles.hold_all(&defaults);
         Self {
-            profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
+            profiles: Arc::new(profiles),
             subscriptions: Arc::default(),
             defaults,
             older_defaults: Arc::default(),
+            contents: None,
             rollout_slots: Arc::default(),
             rules,
+        }
+    }
+
+    /// Has default profiles name their contents in the manager's namespace.
+    #[must_use]
+    pub fn with_contents_in(self, place: (Client, &str)) -> Self {
+        let contents = DefaultContents::new(place, &self.defaults);
+        Self {
+            contents: Some(Arc::new(contents)),
+            ..self
         }
     }
 
@@ -128,6 +144,7 @@ impl Controllers {
             defaults: Arc::clone(self.older_defaults.get_or_init(older)),
             profiles: Arc::new(self.profiles.beside(watches.profiles.count(), quotas)),
             subscriptions: Arc::default(),
+            contents: None,
             ..self.clone()
         }
     }
@@ -142,9 +159,9 @@ impl Controllers {
         let subscriptions = &self.subscriptions;
         let reached = || (client.clone(), health.clone());
         let follow_configs = watches::follow_configs(reached(), configs, Arc::clone(subscriptions));
-        let store = Arc::clone(&self.profiles);
+        let known = (Arc::clone(&self.profiles), self.contents.clone());
         let follow_profiles =
-            profile_store::follow(reached(), profiles, store, Arc::clone(subscriptions));
+            profile_store::follow(reached(), profiles, known, Arc::clone(subscriptions));
         tokio::join!(follow_configs, follow_profiles);
     }
 
@@ -190,6 +207,7 @@ impl Controllers {
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),
+            contents: self.contents.clone(),
             rollout_slots: Arc::clone(&self.rollout_slots),
             profiles: Arc::clone(&self.profiles),
             index: Arc::new(MachineDeploymentIndex::new(
@@ -259,7 +277,10 @@ impl Controllers {
                 ConditionState::retried(Reason::InventoryFailed, message),
             ))
         };
-        if !home_is_served(context).await.map_err(failed)? {
+        if !initial_sync::home_is_served(context)
+            .await
+            .map_err(failed)?
+        {
             let message = "the cluster of the tenant's profiles and configs does not serve \
                            OperatingSystemProfile and OperatingSystemConfig \
                            (operatingsystemmanager.k8c.io/v1alpha1); waiting for the CRDs";
@@ -387,28 +408,6 @@ impl Controllers {
         };
         tokio::join!(profile::keep(context, &self.defaults, &changed), follow);
     }
-}
-
-/// Returns false if the tenant's home has no profiles and configs, because its cluster does not
-/// serve their kinds. The management cluster was checked when the process started.
-async fn home_is_served(context: &Context) -> Result<bool, kube::Error> {
-    let home = &context.engagement.home;
-    if home.watches.is_none() {
-        return Ok(true);
-    }
-    let one = ListParams::default().limit(1);
-    let profiles: Api<OperatingSystemProfile> = home.api();
-    let configs: Api<OperatingSystemConfig> = home.api();
-    for listed in [
-        profiles.list_metadata(&one).await.map(drop),
-        configs.list_metadata(&one).await.map(drop),
-    ] {
-        match listed {
-            Err(error) if is_not_served(&error) => return Ok(false),
-            listed => listed?,
-        }
-    }
-    Ok(true)
 }
 
 /// Reconciles all machine deployments when the spec of the WorkerCluster or the registry

@@ -121,6 +121,7 @@ pub fn with_settings_of(own: &WorkerClusterSpec, derived: &WorkerClusterSpec) ->
         profile_annotation: own.profile_annotation,
         default_profiles: own.default_profiles,
         default_profile_names: own.default_profile_names.clone(),
+        default_profile_content: own.default_profile_content,
         adoption: own.adoption,
         rollout: own.rollout,
         kubelet_feature_gates_from_annotations: own.kubelet_feature_gates_from_annotations,

@@ -77,6 +77,20 @@ pub async fn a_profiles_spec_changes_with_its_version_only(world: &'static World
     let unknown = json!({ "spec": { "provisioningUtility": "kickstart", "version": "v1.2.0" } });
     let message = refused(&profiles, PROFILE_NAME, unknown).await;
     assert!(message.contains("spec.provisioningUtility"), "{message}");
+    // But a thin one may become whole, and not the other way.
+    let thin = json!({ "spec": {
+        "version": "v2.0.0", "extends": "osp@v2.0.0",
+        "bootstrapConfig": null, "provisioningConfig": null,
+    } });
+    merge(&profiles, PROFILE_NAME, thin).await;
+    let whole = json!({ "spec": {
+        "extends": null, "bootstrapConfig": profile.spec.bootstrap_config,
+        "provisioningConfig": profile.spec.provisioning_config,
+    } });
+    merge(&profiles, PROFILE_NAME, whole).await;
+    let thin = json!({ "spec": { "extends": "osp@v2.0.0" } });
+    let message = refused(&profiles, PROFILE_NAME, thin).await;
+    assert!(message.contains("needs to be updated"), "{message}");
 }
 
 pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(

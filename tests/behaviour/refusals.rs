@@ -27,11 +27,11 @@ use crate::world::World;
 /// The page with every reason and its state.
 const PAGE: &str = include_str!("../../docs/reasons.md");
 /// The tenant has one machine deployment more.
-const MACHINE_DEPLOYMENTS_MAX: usize = 26;
+const MACHINE_DEPLOYMENTS_MAX: usize = 27;
 /// As many of [`heavy`] have room in a tenant's memory, and one more has not.
 const HEAVY_MAX: usize = 3;
 /// The tenant has one profile more.
-const PROFILES_MAX: &str = "--tenant-profiles=12";
+const PROFILES_MAX: &str = "--tenant-profiles=13";
 
 /// A machine deployment that is refused.
 struct Case {
@@ -119,6 +119,7 @@ fn refused() -> Vec<Case> {
         )
         .only_in_clusters(),
         of_profile("ProfileBaseNotFound", "orphan"),
+        of_profile("ProfileContentUnknown", "thin"),
         of_profile("OverlayCycle", "circle"),
         of_profile("OverlayTooDeep", "overlay-5"),
         of_profile("OverlayMismatch", "mismatch"),
@@ -166,6 +167,7 @@ fn profiles() -> Vec<OperatingSystemProfile> {
         large,
         mismatch,
         overlay("orphan", "no-such-base"),
+        overlay("thin", "osp-ubuntu@v0.0.1"),
         overlay("circle", "circle"),
         overlay("overlay-1", PROFILE_NAME),
         overlay("overlay-2", "overlay-1"),

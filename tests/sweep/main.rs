@@ -33,6 +33,7 @@ mod restores;
 mod rollout;
 mod scenarios;
 mod stale;
+mod thin;
 mod tokens;
 mod unreachable;
 mod unreadable;

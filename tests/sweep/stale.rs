@@ -47,6 +47,7 @@ async fn a_default_profile_that_the_watch_shows_late_is_asked_for_once_and_then_
         let mut all = world.management.audit();
         all.retain(|it| it.target.resource == "operatingsystemprofiles");
         all.retain(|it| it.verb == Verb::Create);
+        all.retain(|it| it.target.namespace == "berlin");
         all.iter().map(|it| it.code).collect::<Vec<_>>()
     };
     let told = asked(5).await;

@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use osm::{
     app::{self, Dependencies},
     client::{clock::Clock, connect::Connector, memory::Memory},
+    plan::default_profile::DefaultProfile,
     render_worker::Renderer,
     settings::{RunFlags, Settings},
     telemetry::metrics::Metrics,
@@ -29,7 +30,7 @@ use crate::{
 pub const QUIET: Duration = Duration::from_secs(65);
 
 /// What the manager runs as, in every cluster.
-const ACCOUNT: &str = "operating-system-manager";
+pub const ACCOUNT: &str = "operating-system-manager";
 
 #[derive(Parser)]
 struct CommandLine {
@@ -58,6 +59,8 @@ pub struct World {
     pub settings: Settings,
     /// How far the clocks of later managers are ahead of the clusters'.
     pub ahead: SignedDuration,
+    /// What the next manager is built with.
+    pub default_profiles: Arc<[DefaultProfile]>,
     /// Where the profiles of tenants are rendered.
     pub renderer: Renderer,
     begun: Instant,
@@ -93,6 +96,7 @@ impl World {
             // A Lease that outlasts the quiet: what keeps it is not what these tests look at.
             settings: settings(&["--lease-duration", "1h"]),
             ahead: SignedDuration::ZERO,
+            default_profiles: fixtures::default_profiles("v1.0.0", "text\n"),
             renderer: Renderer::InProcess,
             begun: Instant::now(),
         }
@@ -222,7 +226,7 @@ impl World {
             management,
             connector: self.connector(life),
             clock: self.clock(),
-            default_profiles: fixtures::default_profiles(),
+            default_profiles: Arc::clone(&self.default_profiles),
             admin: None,
             runtime: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),

@@ -61,13 +61,27 @@ async fn a_seed_is_served_renewed_and_given_back_without_a_write_to_its_user_clu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn default_profiles_take_little_of_etcd_in_each_tenant() {
+    let outcome = play(Scenario::Idle, Kind::Fake).await;
+    let kib = |what: &str| {
+        let found = outcome.figure(&format!("etcd per tenant, {what}"));
+        found.expect("it is measured").value
+    };
+    // Nine thin profiles of 1.3 KiB, and a sixth of nine contents of 45 KiB.
+    let profiles = kib("operatingsystemprofiles");
+    assert!((60.0..90.0).contains(&profiles), "{profiles}");
+    let others = kib("workerclusters") + kib("secrets");
+    assert!(others < 8.0, "{others}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_real_management_cluster_says_what_a_tenant_takes_in_etcd() {
     let outcome = play(Scenario::Idle, Kind::Real).await;
     check(&outcome, &[("writes at rest", 0.0)]);
     let bytes = outcome.figure("management etcd per tenant, by etcd");
-    // Nine default profiles of 47 KiB, and not many times that.
+    // Three configs of 25 KiB, a sixth of the default profiles' contents, and not many times that.
     assert!(
-        bytes.is_some_and(|it| (300.0..3000.0).contains(&it.value)),
+        bytes.is_some_and(|it| (100.0..1000.0).contains(&it.value)),
         "{bytes:?}"
     );
 }

@@ -63,6 +63,9 @@ pub const REPLACED_FOR: &str = "operatingsystemmanager.k8c.io/replaced-for";
 /// Annotation of a default profile: the digest of the content that we installed. If the content has
 /// another digest, the profile was edited.
 pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";
+/// Label of an object in the manager's namespace with the content of a default profile, which thin
+/// profiles name: the default profile's name.
+pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
 /// Annotation of a Secret that another program created, and whose bytes are kept although they
 /// differ from those that we render.
 pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";

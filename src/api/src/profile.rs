@@ -37,7 +37,7 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version")
+    validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version || (has(oldSelf.spec.extends) && oldSelf.spec.extends.contains('@') && !has(self.spec.extends))")
         .message("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")
         .field_path(".spec.version"),
     validation = Rule::new("has(self.spec.extends) || (has(self.spec.supportedCloudProviders) && has(self.spec.bootstrapConfig) && has(self.spec.provisioningConfig))")
@@ -48,7 +48,8 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
 #[schemars(transform = without_defaults)]
 pub struct OperatingSystemProfileSpec {
     /// The profile in the same namespace that this one extends. Fields that this one leaves out are
-    /// those of the other.
+    /// those of the other. The default profiles that the manager installs name their content here,
+    /// as NAME@VERSION.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub extends: Option<String>,

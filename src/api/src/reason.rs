@@ -309,6 +309,9 @@ reasons! {
         the memory, see `OsmBudgetShort`. It is retried once a minute.",
     ProfileForbidden: Error, Tenant => "",
     ProfileBaseNotFound: Error, Tenant => "Create the base, or name another in `spec.extends`.",
+    ProfileContentUnknown: Error, Operator =>
+        "Have a release that has the version run, or restore the profile in the manager's namespace \
+        from a backup.",
     OverlayCycle: Error, Tenant => "Remove `spec.extends` from one of them.",
     OverlayTooDeep: Error, Tenant => "Extend a profile that is closer to the base.",
     OverlayMismatch: Error, Tenant => "Use that of the base, or extend another profile.",

@@ -129,6 +129,10 @@ pub struct WorkerClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub default_profile_names: Option<Vec<String>>,
+    /// What the default profiles in the tenant's namespace contain. Absent means the fleet's
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_profile_content: Option<DefaultProfileContent>,
     /// How newer versions are rolled out to the tenant. Absent means the fleet's defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
@@ -281,6 +285,17 @@ pub enum DefaultProfiles {
     Keep,
     /// They are not installed.
     Disabled,
+}
+
+/// What the default profiles in a tenant's namespace contain.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum DefaultProfileContent {
+    /// No templates: they name their content, which is in the manager's namespace, once for all
+    /// tenants. Profiles that were whole become thin with their next version.
+    #[default]
+    Thin,
+    /// Everything, as in a tenant's home in its worker cluster.
+    Whole,
 }
 
 /// Where a tenant's profiles and configs are.

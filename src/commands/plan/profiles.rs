@@ -20,7 +20,9 @@ use crate::client::{
     watch::{Scope, covers},
 };
 use crate::controllers::{
-    adoption, profile,
+    adoption,
+    default_contents::DefaultContents,
+    profile,
     profile_store::{ProfileStore, Quotas, content_digest},
 };
 use crate::plan::default_profile::{
@@ -43,6 +45,7 @@ pub(super) async fn profiles(
     let policies = Arc::clone(&question.settings.policies);
     let store = ProfileStore::new(0, Quotas::new(policies, &defaults, Arc::default()));
     store.resize(home, policy.profiles);
+    store.hold_all(&defaults);
     let scope = match policy.profile_reach {
         ProfileReach::Everywhere => Scope::All,
         ProfileReach::Listed => {
@@ -61,9 +64,20 @@ pub(super) async fn profiles(
         for metadata in &found.unreadable {
             store.put_unreadable(metadata);
         }
+        let mut specs = found.objects.iter().map(|it| &it.spec);
+        if own.spec.home == Home::Management && specs.any(|it| store.lacks_content(it)) {
+            let place = (client.clone(), question.manager.namespace.as_str());
+            let contents = DefaultContents::new(place, &[]).list().await;
+            for (name, content) in contents.context("the contents of default profiles")? {
+                store.hold(&name, content);
+            }
+        }
         let is_at_home = |it: &OperatingSystemProfile| it.namespace().as_deref() == Some(home);
         let (mut own_profiles, others): (Vec<_>, Vec<_>) =
             found.objects.into_iter().partition(is_at_home);
+        for profile in &mut own_profiles {
+            store.make_whole(profile);
+        }
         if covers(limit.as_ref(), home) {
             new = suppose(&mut own_profiles, question, (own, home))?;
         }

@@ -8,7 +8,7 @@ use std::{
 
 use kube::{ResourceExt, api::ObjectMeta};
 
-use super::{Aged, Key, ProfileStore, Resolved, SharedProfile, key};
+use super::{Key, ProfileStore, Resolved, SharedProfile, key};
 use crate::api::{
     names::{INSTALLED_CONTENT, PINNED},
     profile::OperatingSystemProfile,
@@ -40,6 +40,7 @@ impl ProfileStore {
         } else {
             inner.pinned.remove(key);
         }
+        inner.thin.remove(key);
     }
 
     /// Returns true if the profile exists and cannot be decoded.
@@ -73,7 +74,8 @@ impl ProfileStore {
         let key = key(&profile);
         self.mark(&key, profile.annotations());
         self.clear_unreadable(&key);
-        self.insert(&key, Aged::of(profile))
+        let aged = self.aged(profile);
+        self.insert(&key, aged)
     }
 
     /// Inserts or replaces a profile that cannot be decoded. Its annotations are used, but not its

@@ -217,7 +217,7 @@ pub(super) async fn fetch_wanted(
                     notify(
                         subscriptions,
                         &key,
-                        &store.insert_wanted(&key, Aged::of(profile)),
+                        &store.insert_wanted(&key, store.aged(profile)),
                     );
                 }
                 Ok(None) => {}

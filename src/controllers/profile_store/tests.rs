@@ -5,8 +5,10 @@ use std::sync::Weak;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::names::INSTALLED_CONTENT;
 use crate::client::memory::{GUARANTEED_BYTES, Reservation};
 use crate::plan::invalid::Shortage;
+use crate::render::thin::thin;
 use crate::render_worker::{Pool, Renderer};
 use crate::tenant::policy::ProfileQuota;
 
@@ -23,10 +25,10 @@ fn on(base: &str) -> OperatingSystemProfileSpec {
 }
 
 /// Returns a content whose age is always the same, so that names decide.
-fn aged(spec: OperatingSystemProfileSpec) -> Aged {
+fn aged(store: &ProfileStore, spec: OperatingSystemProfileSpec) -> Aged {
     Aged {
         created: Timestamp::UNIX_EPOCH,
-        spec,
+        shared: store.intern(spec),
     }
 }
 
@@ -41,8 +43,8 @@ fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 #[test]
 fn a_change_concerns_what_lies_on_it_and_nothing_else() {
     let store = ProfileStore::new(0, Quotas::default());
-    let put = |name: &str, spec| store.insert(&key("a", name), aged(spec));
-    store.insert(&key("b", "site"), aged(on("base")));
+    let put = |name: &str, spec| store.insert(&key("a", name), aged(&store, spec));
+    store.insert(&key("b", "site"), aged(&store, on("base")));
     assert_eq!(put("site", on("base")), names(["site"]));
     assert_eq!(put("team", on("site")), names(["team"]));
     assert_eq!(put("other", spec(json!({}))), names(["other"]));
@@ -69,12 +71,12 @@ fn an_overlay_is_resolved_again_when_what_it_lies_on_changes() {
         let resolved = store.resolved("a", "team").unwrap();
         resolved.map(|shared| shared.spec().provisioning_config.templates["version"].clone())
     };
-    store.insert(&key("a", "team"), aged(on("site")));
-    store.insert(&key("a", "site"), aged(on("base")));
+    store.insert(&key("a", "team"), aged(&store, on("site")));
+    store.insert(&key("a", "site"), aged(&store, on("base")));
     assert_eq!(template().unwrap_err().category(), "overlay-base-missing");
-    store.insert(&key("a", "base"), aged(says("1")));
+    store.insert(&key("a", "base"), aged(&store, says("1")));
     assert_eq!(template().unwrap(), "1");
-    store.insert(&key("a", "base"), aged(says("2")));
+    store.insert(&key("a", "base"), aged(&store, says("2")));
     assert_eq!(template().unwrap(), "2");
     store.remove(&key("a", "base"));
     assert!(template().is_err());
@@ -86,10 +88,10 @@ fn tenants_with_equal_overlays_and_bases_share_one_content() {
     let resolved = |namespace: &str| store.resolved(namespace, "site").unwrap().unwrap();
     for namespace in ["a", "b", "c"] {
         let version = if namespace == "c" { "v2.0.0" } else { "v1.0.0" };
-        store.insert(&key(namespace, "site"), aged(on("base")));
+        store.insert(&key(namespace, "site"), aged(&store, on("base")));
         let text = json!({ "templates": { "version": version } });
         let base = spec(json!({ "provisioningConfig": text }));
-        store.insert(&key(namespace, "base"), aged(base));
+        store.insert(&key(namespace, "base"), aged(&store, base));
     }
     assert!(Arc::ptr_eq(&resolved("a"), &resolved("b")));
     assert!(!Arc::ptr_eq(&resolved("a"), &resolved("c")));
@@ -110,7 +112,7 @@ fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
     let store = ProfileStore::new(0, Quotas::default());
     let namespaces: Vec<String> = (0..50).map(|number| format!("tenant-{number}")).collect();
     for namespace in &namespaces {
-        store.insert(&key(namespace, "osp"), aged(spec(json!({}))));
+        store.insert(&key(namespace, "osp"), aged(&store, spec(json!({}))));
     }
     let renderer = Renderer::Workers(Arc::new(Pool::of_this_program()));
     let of = |namespace: &String| store.resolved(namespace, "osp").unwrap().unwrap();
@@ -135,12 +137,12 @@ fn of_overlays_of_a_large_base_the_newest_are_kept() {
     let store = ProfileStore::new(0, Quotas::default());
     let base = json!({ "templates": { "text": "x".repeat(1 << 20) } });
     let base = spec(json!({ "provisioningConfig": base }));
-    store.insert(&key("a", "base"), aged(base));
+    store.insert(&key("a", "base"), aged(&store, base));
     let mut all = Vec::new();
     for number in 0..50 {
         let (name, version) = (format!("overlay-{number}"), format!("v1.0.{number}"));
         let overlay = spec(json!({ "extends": "base", "version": version }));
-        store.insert(&key("a", &name), aged(overlay));
+        store.insert(&key("a", &name), aged(&store, overlay));
         let resolved = store.resolved("a", &name).unwrap().unwrap();
         all.push(Arc::downgrade(&resolved));
     }
@@ -164,10 +166,10 @@ fn without_memory_only_the_newest_overlay_is_kept() {
         ..Quotas::default()
     };
     let store = ProfileStore::new(0, quotas);
-    store.insert(&key("a", "base"), aged(spec(json!({}))));
+    store.insert(&key("a", "base"), aged(&store, spec(json!({}))));
     let resolved = ["one", "two", "three"].map(|name| {
         let overlay = spec(json!({ "extends": "base", "version": name }));
-        store.insert(&key("a", name), aged(overlay));
+        store.insert(&key("a", name), aged(&store, overlay));
         Arc::downgrade(&store.resolved("a", name).unwrap().unwrap())
     });
     assert_eq!(resolved.each_ref().map(Weak::strong_count), [0, 0, 1]);
@@ -189,7 +191,7 @@ fn of_a_workers_namespaces_only_the_home_is_guaranteed_memory() {
     let store = ProfileStore::new(0, quotas);
     for name in ["own", "osp-ubuntu"] {
         for (namespace, shortage) in [("kube-system", None), ("other", Some(Shortage::Memory))] {
-            store.insert(&key(namespace, name), aged(spec(json!({}))));
+            store.insert(&key(namespace, name), aged(&store, spec(json!({}))));
             assert_eq!(
                 store.shortage(namespace, name),
                 shortage,
@@ -211,7 +213,7 @@ async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
     others.force_resize(8 << 20);
     let large = || {
         let templates = json!({ "templates": { "text": "x".repeat(GUARANTEED_BYTES) } });
-        aged(spec(json!({ "provisioningConfig": templates })))
+        aged(&store, spec(json!({ "provisioningConfig": templates })))
     };
     store.insert(&key("a", "large"), large());
     assert_eq!(store.shortage("a", "large"), Some(Shortage::Memory));
@@ -248,7 +250,12 @@ fn quota(count_max: usize) -> ProfileQuota {
 #[test]
 fn what_exceeds_the_quota_is_not_kept_and_default_profiles_always_fit() {
     let store = a_store_for_two();
-    let put = |name: &str| store.insert(&key("a", name), aged(spec(json!({ "osVersion": name }))));
+    let put = |name: &str| {
+        store.insert(
+            &key("a", name),
+            aged(&store, spec(json!({ "osVersion": name }))),
+        )
+    };
     assert_eq!(put("c"), names(["c"]));
     assert_eq!(put("d"), names(["d"]));
     assert_eq!(put("e"), names(["e"]));
@@ -264,7 +271,7 @@ fn what_exceeds_the_quota_is_not_kept_and_default_profiles_always_fit() {
 #[tokio::test]
 async fn a_profile_that_has_room_again_is_fetched_once_and_only_while_it_is_there() {
     let store = a_store_for_two();
-    let content = || aged(spec(json!({})));
+    let content = || aged(&store, spec(json!({})));
     for name in ["c", "d", "e", "f"] {
         store.insert(&key("a", name), content());
     }
@@ -272,7 +279,7 @@ async fn a_profile_that_has_room_again_is_fetched_once_and_only_while_it_is_ther
     assert_eq!(store.wanted().await, BTreeSet::from([key("a", "e")]));
     assert_eq!(store.insert_wanted(&key("a", "e"), content()), names(["e"]));
     assert_eq!(
-        store.insert_wanted(&key("a", "e"), aged(on("d"))),
+        store.insert_wanted(&key("a", "e"), aged(&store, on("d"))),
         names([])
     );
     assert_eq!(store.insert_wanted(&key("a", "f"), content()), names([]));
@@ -296,7 +303,7 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
         let key = key(&namespace, "site");
         let _follower = store.changes(&namespace);
         let version = json!({ "version": format!("v1.0.{round}") });
-        store.insert(&key, aged(spec(version)));
+        store.insert(&key, aged(&store, spec(version)));
         let held_by_a_reconcile = store.get(&namespace, "site");
         store.remove(&key);
         drop(held_by_a_reconcile);
@@ -309,4 +316,69 @@ fn namespaces_that_come_and_go_leave_nothing_behind() {
         inner.ledgers.len(),
     ];
     assert!(left.iter().all(|count| *count < 8), "{left:?}");
+}
+
+fn object(
+    name: &str,
+    spec: &OperatingSystemProfileSpec,
+    installed: &str,
+) -> OperatingSystemProfile {
+    let mut profile = OperatingSystemProfile::new(name, spec.clone());
+    profile.metadata.namespace = Some("a".to_owned());
+    let installed = (INSTALLED_CONTENT.to_owned(), installed.to_owned());
+    profile.annotations_mut().extend([installed]);
+    profile
+}
+
+#[test]
+fn a_thin_profile_counts_as_its_content_as_soon_as_that_is_known() {
+    let store = ProfileStore::new(0, Quotas::default());
+    let whole = spec(json!({ "provisioningConfig": { "templates": { "a": "b" } } }));
+    let (thin, digest) = (thin("osp", &whole), content_digest(&whole));
+    let resolved = |name: &str| store.resolved("a", name).unwrap();
+    let states = |name: &str| {
+        let content = store.get("a", name).unwrap().content();
+        (
+            content,
+            store.installed_content("a", name),
+            store.is_thin("a", name),
+        )
+    };
+    let thin_digest = content_digest(&thin);
+    store.put(object("osp", &thin, &thin_digest));
+    let unknown = resolved("osp").unwrap_err();
+    assert_eq!(unknown.category(), "overlay-content-unknown");
+    assert!(store.lookup.borrow().is_wanted);
+    // As a release sees it that knows no thin profiles: newer, and not edited.
+    assert_eq!(
+        states("osp"),
+        (thin_digest.clone(), Some(thin_digest.clone()), false)
+    );
+
+    store.put(object("site", &on("osp"), ""));
+    let [(_, changed)] = &store.hold("osp", whole.clone())[..] else {
+        panic!("one has waited");
+    };
+    assert_eq!(*changed, names(["osp", "site"]));
+    let known = (digest.clone(), Some(digest.clone()), true);
+    assert_eq!(states("osp"), known);
+    assert_eq!(*resolved("osp").unwrap().spec(), whole);
+    assert!(resolved("site").is_ok());
+    store.put(object("osp", &thin, &thin_digest));
+    assert_eq!(states("osp"), known, "it is seen again");
+    assert_eq!(store.digest(&thin), digest);
+    let mut expanded = object("osp", &thin, &thin_digest);
+    store.make_whole(&mut expanded);
+    assert_eq!(expanded, object("osp", &whole, &digest));
+
+    // It became whole, and then somebody changed a thin one.
+    store.put(object("osp", &whole, &digest));
+    assert_eq!(states("osp"), (digest.clone(), Some(digest), false));
+    let edited = OperatingSystemProfileSpec {
+        provisioning_config: whole.provisioning_config,
+        ..thin
+    };
+    store.put(object("osp", &edited, &thin_digest));
+    let refused = resolved("osp").unwrap_err();
+    assert_eq!(refused.category(), "overlay-content-edited");
 }

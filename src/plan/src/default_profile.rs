@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use osm_api::{
     profile::OperatingSystemProfileSpec,
-    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
+    worker_cluster::{DefaultProfileContent, DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use osm_render::default_profiles::version_order;
 use osm_tenant::settings::TenantSettings;
@@ -40,6 +40,8 @@ pub struct DefaultProfileSettings {
     pub pace: ProfileRollout,
     /// Whether they are installed, and whether newer ones replace them.
     pub policy: DefaultProfiles,
+    /// What the installed ones contain.
+    pub content: DefaultProfileContent,
     names: Option<Vec<String>>,
 }
 
@@ -51,6 +53,9 @@ impl DefaultProfileSettings {
         let pace = spec.and_then(|spec| spec.rollout?.default_profiles);
         Self {
             pace: pace.unwrap_or(defaults.profile_rollout),
+            content: spec
+                .and_then(|spec| spec.default_profile_content)
+                .unwrap_or(defaults.default_profile_content),
             policy: spec.map_or_else(DefaultProfiles::default, |spec| spec.default_profiles),
             names: names.or(defaults.default_profile_names.as_ref()).cloned(),
         }

@@ -184,7 +184,10 @@ impl Invalid {
             Self::ProfileOverQuota { .. } => Reason::ProfileQuotaExceeded,
             Self::ProfileForbidden { .. } => Reason::ProfileForbidden,
             Self::ProfileUnusable { .. } => Reason::ProfileUnusable,
-            Self::Overlay(OverlayError::BaseMissing { .. }) => Reason::ProfileBaseNotFound,
+            Self::Overlay(
+                OverlayError::BaseMissing { .. } | OverlayError::ContentEdited { .. },
+            ) => Reason::ProfileBaseNotFound,
+            Self::Overlay(OverlayError::ContentUnknown { .. }) => Reason::ProfileContentUnknown,
             Self::Overlay(OverlayError::Cycle { .. }) => Reason::OverlayCycle,
             Self::Overlay(OverlayError::TooDeep { .. }) => Reason::OverlayTooDeep,
             Self::Overlay(OverlayError::OperatingSystem { .. } | OverlayError::Language { .. }) => {

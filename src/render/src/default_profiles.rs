@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::version::Version;
+use super::{thin::parse_content_name, version::Version};
 use osm_api::profile::OperatingSystemProfile;
 
 /// A profile that we ship.
@@ -43,12 +43,17 @@ pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
 }
 
-/// Parses the default profile of this name. Returns `None` if there is no such profile.
+/// Parses the default profile of this name, or the one whose content has this name. Returns `None`
+/// if there is no such profile, or it has another version.
 pub fn default_profile(name: &str) -> Option<OperatingSystemProfile> {
+    let content = parse_content_name(name);
+    let (name, version) = content.map_or((name, None), |(name, version)| (name, Some(version)));
     let default = DEFAULT_PROFILES
         .iter()
         .find(|profile| profile.name == name)?;
-    serde_saphyr::from_str(default.yaml).ok()
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(default.yaml).ok()?;
+    let is_meant = version.is_none_or(|version| profile.spec.version == version);
+    is_meant.then_some(profile)
 }
 
 /// One line per shipped profile and version: name, version, digest of the file, digest of the spec.

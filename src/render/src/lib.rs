@@ -41,6 +41,7 @@ pub mod reference;
 mod sandbox;
 mod source;
 pub mod template;
+pub mod thin;
 pub mod user_data;
 mod version;
 

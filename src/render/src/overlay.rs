@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::thin::{content_object, is_thin, parse_content_name};
 use osm_api::profile::{
     CloudInitModules, ContainerRuntime, ContainerRuntimeSpec, DropIn, File,
     OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, Unit,
@@ -28,6 +29,32 @@ pub enum OverlayError {
         /// The overlay.
         profile: String,
         /// The base.
+        base: String,
+    },
+    /// The base is the content of a default profile, which is not known here.
+    #[error(
+        "OperatingSystemProfile \"{profile}\", spec.extends: the content of {base} is not known \
+         here; it is OperatingSystemProfile \"{}\" in the manager's namespace, where a release that \
+         has it installs it",
+        content_object(base)
+    )]
+    ContentUnknown {
+        /// The thin profile.
+        profile: String,
+        /// The name of the content.
+        base: String,
+    },
+    /// A thin profile was edited.
+    #[error(
+        "OperatingSystemProfile \"{profile}\", spec.extends: {base} is the content of a default \
+         profile, which cannot be changed in part; create a profile of another name that extends \
+         {0}, or write what `osm profiles show {0}` prints",
+        parse_content_name(base).map_or("", |(name, _)| name)
+    )]
+    ContentEdited {
+        /// The profile.
+        profile: String,
+        /// The name of the content.
         base: String,
     },
     /// A profile extends itself, directly or through others.
@@ -88,6 +115,8 @@ impl OverlayError {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::BaseMissing { .. } => "overlay-base-missing",
+            Self::ContentUnknown { .. } => "overlay-content-unknown",
+            Self::ContentEdited { .. } => "overlay-content-edited",
             Self::Cycle { .. } => "overlay-cycle",
             Self::TooDeep { .. } => "overlay-depth",
             Self::OperatingSystem { .. } => "overlay-operating-system",
@@ -142,8 +171,16 @@ fn chain(
             let profile = name.to_owned();
             return Err(OverlayError::TooDeep { profile });
         }
+        let is_content = parse_content_name(&base).is_some();
+        if is_content && !is_thin(below.last().map_or(spec, |(_, lowest)| lowest)) {
+            return Err(OverlayError::ContentEdited { profile, base });
+        }
         let Some(found) = find(&base) else {
-            return Err(OverlayError::BaseMissing { profile, base });
+            return Err(if is_content {
+                OverlayError::ContentUnknown { profile, base }
+            } else {
+                OverlayError::BaseMissing { profile, base }
+            });
         };
         next.clone_from(&found.extends);
         below.push((base, found));

@@ -10,6 +10,7 @@ use osm_api::profile::{
     CloudProvider, ContainerRuntime, File, OperatingSystem, OperatingSystemProfileSpec,
     ProfileConfig, ProvisioningUtility, TemplateLanguage, VERSION_METADATA_JINJA,
 };
+use osm_render::thin;
 
 /// The reason why a profile is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -217,7 +218,8 @@ pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
     refusals
 }
 
-/// Validates an update: a changed spec needs another version, which may be lower.
+/// Validates an update: a changed spec needs another version, which may be lower. A thin profile
+/// may become whole.
 ///
 /// # Errors
 ///
@@ -226,7 +228,8 @@ pub fn check_update(
     old: &OperatingSystemProfileSpec,
     new: &OperatingSystemProfileSpec,
 ) -> Result<(), ProfileRefused> {
-    if old != new && old.version == new.version {
+    let expands = thin::is_thin(old) && new.extends.is_none();
+    if old != new && old.version == new.version && !expands {
         return Err(ProfileRefused::SameVersion);
     }
     Ok(())

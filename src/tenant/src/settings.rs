@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use osm_api::worker_cluster::{
-    ImageCredentialProvider, MachineRollout, NodeCredentials, ProfileRollout, StoredConfig,
-    WorkerClusterSpec,
+    DefaultProfileContent, ImageCredentialProvider, MachineRollout, NodeCredentials,
+    ProfileRollout, StoredConfig, WorkerClusterSpec,
 };
 
 pub use self::in_use::{Input, masked};
@@ -75,6 +75,9 @@ pub struct TenantSettings {
     /// The names of the default profiles to install; `None` for all. Not an input of a render.
     #[serde(skip)]
     pub default_profile_names: Option<Vec<String>>,
+    /// What installed default profiles contain. Not an input of a render.
+    #[serde(skip)]
+    pub default_profile_content: DefaultProfileContent,
     /// When newer default profiles are installed. Not an input of a render.
     #[serde(skip)]
     pub profile_rollout: ProfileRollout,
@@ -140,6 +143,7 @@ impl Default for TenantSettings {
             node_credentials: NodeCredentials::default(),
             stored_config: StoredConfig::default(),
             default_profile_names: None,
+            default_profile_content: DefaultProfileContent::default(),
             profile_rollout: ProfileRollout::default(),
             machine_rollout: MachineRollout::default(),
         }
@@ -225,15 +229,12 @@ impl TenantSettings {
                 .unwrap_or(defaults.external_cloud_provider),
             http_proxy: chosen(spec.http_proxy.as_ref(), defaults.http_proxy),
             no_proxy: chosen(spec.no_proxy.as_ref(), defaults.no_proxy),
-            host_ca_bundle: spec
-                .host_ca_bundle
-                .clone()
-                .unwrap_or(defaults.host_ca_bundle),
+            host_ca_bundle: own(spec.host_ca_bundle.as_ref(), defaults.host_ca_bundle),
             kubernetes_ca_bundle: chosen(
                 spec.kubernetes_ca_bundle.as_ref(),
                 defaults.kubernetes_ca_bundle,
             ),
-            pause_image: spec.pause_image.clone().unwrap_or(defaults.pause_image),
+            pause_image: own(spec.pause_image.as_ref(), defaults.pause_image),
             initial_taints: checked_taints(spec)?.unwrap_or(defaults.initial_taints),
             kubelet_feature_gates: match &spec.kubelet_feature_gates {
                 Some(gates) => with_server_certificates(gates),
@@ -246,14 +247,11 @@ impl TenantSettings {
             device_ownership_from_security_context: spec
                 .device_ownership_from_security_context
                 .unwrap_or(defaults.device_ownership_from_security_context),
-            insecure_registries: spec
-                .insecure_registries
-                .clone()
-                .unwrap_or(defaults.insecure_registries),
-            registry_mirrors: spec
-                .registry_mirrors
-                .clone()
-                .unwrap_or(defaults.registry_mirrors),
+            insecure_registries: own(
+                spec.insecure_registries.as_ref(),
+                defaults.insecure_registries,
+            ),
+            registry_mirrors: own(spec.registry_mirrors.as_ref(), defaults.registry_mirrors),
             mirror_order: defaults.mirror_order,
             image_credential_providers: credential_providers::checked(spec)?
                 .unwrap_or(defaults.image_credential_providers),
@@ -274,6 +272,9 @@ impl TenantSettings {
                 .default_profile_names
                 .clone()
                 .or(defaults.default_profile_names),
+            default_profile_content: spec
+                .default_profile_content
+                .unwrap_or(defaults.default_profile_content),
             profile_rollout: spec
                 .rollout
                 .and_then(|rollout| rollout.default_profiles)
@@ -284,6 +285,10 @@ impl TenantSettings {
                 .unwrap_or(defaults.machine_rollout),
         })
     }
+}
+
+fn own<T: Clone>(own: Option<&T>, default: T) -> T {
+    own.cloned().unwrap_or(default)
 }
 
 fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
@@ -432,6 +437,7 @@ mod tests {
         let before = TenantSettings::default();
         let spec = WorkerClusterSpec {
             default_profile_names: Some(vec!["osp-ubuntu".to_owned()]),
+            default_profile_content: Some(DefaultProfileContent::Whole),
             rollout: Some(Rollout {
                 default_profiles: Some(ProfileRollout::Manual),
                 machines: Some(MachineRollout {

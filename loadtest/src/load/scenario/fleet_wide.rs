@@ -60,6 +60,7 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
         Figure::new("writes at rest", float(requests.writes), "").wanted(0.0, 0.0),
         Figure::new(in_etcd(stage), bytes, "KiB"),
     ]);
+    outcome.figures.extend(by_kind(stage));
     outcome.add_requests("1 at rest", requests);
     pages(stage, outcome).await
 }
@@ -175,19 +176,36 @@ fn served_since(stage: &Stage, begun: Instant, revision: u64) -> anyhow::Result<
 
 /// What the objects of the management cluster take: what a real etcd says, or as JSON, in which
 /// etcd keeps those of our kinds.
+/// What each tenant has in the management cluster, besides [`CONFIGS`].
+const WITHOUT_CONFIGS: [&str; 3] = ["secrets", "workerclusters", "operatingsystemprofiles"];
+const CONFIGS: &str = "operatingsystemconfigs";
+
 async fn management_bytes(stage: &Stage) -> anyhow::Result<f64> {
     if let Some(real) = &stage.fleet.real {
         return real.etcd_bytes().await;
     }
-    let cluster = &stage.fleet.management.cluster;
-    let kinds = [
-        "secrets",
-        "workerclusters",
-        "operatingsystemprofiles",
-        "operatingsystemconfigs",
-    ];
-    let objects = kinds.iter().flat_map(|kind| cluster.objects(kind));
-    Ok(objects.map(|object| count(object.to_string().len())).sum())
+    let of_kind = |kind: &&str| bytes_of(stage, kind);
+    Ok(WITHOUT_CONFIGS.iter().chain(&[CONFIGS]).map(of_kind).sum())
+}
+
+/// What the objects of a kind take in a management cluster in memory.
+fn bytes_of(stage: &Stage, kind: &str) -> f64 {
+    let objects = stage.fleet.management.cluster.objects(kind);
+    let bytes = objects.iter().map(|object| object.to_string().len());
+    count(bytes.sum())
+}
+
+/// What a tenant takes in the management cluster, by kind, if that is in memory.
+fn by_kind(stage: &Stage) -> Vec<Figure> {
+    if stage.fleet.real.is_some() {
+        return Vec::new();
+    }
+    let kib = |kind: &str| bytes_of(stage, kind) / count(stage.params.tenants) / 1024.0;
+    let of_kind = |kind: &&str| Figure::new(&format!("etcd per tenant, {kind}"), kib(kind), "KiB");
+    let figures = WITHOUT_CONFIGS.iter().chain(&[CONFIGS]).map(of_kind);
+    let without = WITHOUT_CONFIGS.iter().map(|kind| kib(kind)).sum();
+    let without = Figure::new("etcd per tenant without configs", without, "KiB");
+    figures.chain([without.wanted(24.0, 16.0)]).collect()
 }
 
 fn in_etcd(stage: &Stage) -> &'static str {

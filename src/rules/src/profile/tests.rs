@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use osm_render::thin::thin;
 
 fn a_profile() -> Value {
     json!({
@@ -137,6 +138,10 @@ fn a_changed_profile_needs_another_version() {
         };
         assert_eq!(check_update(&old, &changed), Ok(()), "{version}");
     }
+    let thin = thin("osp", &old);
+    assert_eq!(check_update(&thin, &old), Ok(()), "it becomes whole");
+    let refused = check_update(&old, &thin);
+    assert_eq!(refused, Err(ProfileRefused::SameVersion));
 }
 
 #[test]

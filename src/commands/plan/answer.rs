@@ -1,0 +1,109 @@
+//! What a plan says about a machine deployment.
+
+use serde::Serialize;
+
+use crate::api::reason::Reason;
+use crate::plan::found::NotServed;
+
+const NO_PROFILE: &str = "it names no profile, and spec.profileAnnotation of its WorkerCluster is \
+                          RequireAnnotation";
+
+/// The planned result for one machine deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The tenant's namespace.
+    pub tenant: String,
+    /// The machine deployment, as `namespace/name`. It is absent if the tenant cannot be read, and
+    /// for writes that all its machine deployments share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_deployment: Option<String>,
+    /// The kind of the result.
+    pub verdict: Verdict,
+    /// The reason why it is not served, as in its entry of the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Why the result is unknown or refused, or that the WorkerCluster is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The inputs that differ from those of the existing documents.
+    pub inputs: Vec<&'static str>,
+    /// The planned result for outdated machines, if they are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<MachinesFate>,
+    /// The writes, in order.
+    pub writes: Vec<String>,
+    /// The differences of the config, as unified diffs. It contains markers in place of secrets.
+    pub diff: String,
+}
+
+/// The kind of a planned result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// Nothing would be written.
+    Unchanged,
+    /// Objects would be created or annotated, but no document would change.
+    Written,
+    /// Its documents would be recreated with other bytes.
+    Rotated,
+    /// It would wait for something that is still missing.
+    Waiting,
+    /// It would be refused.
+    Refused,
+    /// It is not served, as the tenant's settings want.
+    Ignored,
+    /// The result cannot be computed.
+    Unknown,
+}
+
+/// The planned result for outdated machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MachinesFate {
+    /// They would be replaced when it is their machine deployment's turn.
+    Replaced,
+    /// They are being replaced already.
+    BeingReplaced,
+    /// They would be replaced if their machine deployment were at rest and not paused.
+    HeldBack,
+}
+
+impl Answer {
+    pub(in crate::commands) fn new(
+        tenant: &str,
+        machine_deployment: Option<String>,
+        verdict: Verdict,
+    ) -> Self {
+        Self {
+            tenant: tenant.to_owned(),
+            machine_deployment,
+            verdict,
+            reason: None,
+            message: None,
+            inputs: Vec::new(),
+            machines: None,
+            writes: Vec::new(),
+            diff: String::new(),
+        }
+    }
+
+    /// Returns the result for one that we do not serve.
+    pub(super) fn ignored(self) -> Self {
+        Self {
+            verdict: Verdict::Ignored,
+            message: Some(NO_PROFILE.to_owned()),
+            ..self
+        }
+    }
+
+    pub(super) fn not_served(self, not_served: &NotServed) -> Self {
+        Self {
+            verdict: match not_served {
+                NotServed::Invalid(_) => Verdict::Refused,
+                NotServed::Waiting { .. } => Verdict::Waiting,
+            },
+            reason: Some(not_served.reason()),
+            message: Some(not_served.to_string()),
+            ..self
+        }
+    }
+}
