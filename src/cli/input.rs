@@ -22,6 +22,7 @@ use crate::api::{
 use crate::render::{
     default_profiles::{self, DefaultProfile, default_profiles},
     overlay::{OverlayError, resolve},
+    thin::content_object,
 };
 use crate::rules::{
     document::Document,
@@ -96,8 +97,11 @@ impl BaseFlags {
 impl Bases {
     /// Returns a profile by its name, or the content of a default profile that has it.
     pub(super) fn find(&self, name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
-        let given = self.0.get(name).cloned();
-        given.or_else(|| {
+        let given = self
+            .0
+            .get(name)
+            .or_else(|| self.0.get(&content_object(name)));
+        given.cloned().or_else(|| {
             default_profiles::default_profile(name).map(|content| Arc::new(content.spec))
         })
     }

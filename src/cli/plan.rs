@@ -14,7 +14,7 @@ use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
     managers::follow::Followed,
-    plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
+    plan::{Answer, Contents, MachinesFate, Question, Supposed, Verdict, plan},
     selection::Selection,
 };
 use crate::settings::RunFlags;
@@ -114,6 +114,7 @@ pub(super) async fn question(
         management,
         profiles: BTreeMap::new(),
         defaults: Supposed::Nothing,
+        contents: Contents::default(),
     })
 }
 

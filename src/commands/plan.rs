@@ -30,7 +30,9 @@ use crate::api::{
 };
 use crate::app::built_in_profiles;
 use crate::client::{account::Account, memory::Reservation, pages};
-use crate::controllers::machine_deployment_index::MachineDeploymentIndex;
+use crate::controllers::{
+    default_contents::DefaultContents, machine_deployment_index::MachineDeploymentIndex,
+};
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
@@ -58,6 +60,7 @@ use kube::{
     api::ListParams,
     runtime::{reflector, watcher::Event},
 };
+use tokio::sync::OnceCell;
 
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
@@ -76,6 +79,29 @@ pub struct Question {
     pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
     /// An assumption about our default profiles.
     pub defaults: Supposed,
+    /// Those of default profiles in the manager's namespace.
+    pub contents: Contents,
+}
+
+/// Contents of default profiles, each with its name, once they are read.
+pub type Contents = OnceCell<Vec<(String, OperatingSystemProfileSpec)>>;
+
+impl Question {
+    /// Returns the contents of default profiles that are in the manager's namespace.
+    async fn contents(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<&[(String, OperatingSystemProfileSpec)]> {
+        let read = || async {
+            let place = (client.clone(), self.manager.namespace.as_str());
+            match DefaultContents::new(place, &[]).list().await {
+                // Profiles that name one are then refused, and the others are not.
+                Err(error) if pages::is_forbidden(&error) => Ok(Vec::new()),
+                listed => listed.context("cannot list the contents of default profiles"),
+            }
+        };
+        Ok(self.contents.get_or_try_init(read).await?)
+    }
 }
 
 /// An assumption about the default profiles.

@@ -1,6 +1,5 @@
-//! The contents of default profiles in the manager's namespace: an object for each default profile
-//! and version, which the thin profiles of all tenants name. A release that has another version
-//! reads them there.
+//! The contents of default profiles in the manager's namespace: an object for each content, which
+//! the thin profiles of all tenants name. A release with other versions reads them there.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +11,12 @@ use kube::{
 use tokio::sync::OnceCell;
 
 use crate::api::{
-    names::DEFAULT_PROFILE,
+    names::{CONTENT_NAME, DEFAULT_PROFILE},
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
 };
 use crate::client::{pages, write};
 use crate::plan::default_profile::DefaultProfile;
-use crate::render::thin::{content_name, content_object};
+use crate::render::thin::{content_name, content_object, parse_content_name};
 use crate::telemetry::chain::chain;
 
 /// The contents of default profiles that outlive this release.
@@ -27,79 +26,101 @@ pub struct DefaultContents {
     pub namespace: String,
     read: Api<DeserializeGuard<OperatingSystemProfile>>,
     write: Api<OperatingSystemProfile>,
-    /// For each default profile, whether thin profiles may name its content, once that is known.
-    kept: HashMap<String, OnceCell<bool>>,
+    ours: HashMap<String, Content>,
+}
+
+/// The content of one of our default profiles.
+#[derive(Debug)]
+struct Content {
+    name: String,
+    /// Whether thin profiles may name it, once that is known.
+    is_kept: OnceCell<bool>,
 }
 
 impl DefaultContents {
     /// Creates the access to the contents in a namespace.
     pub fn new((client, namespace): (Client, &str), defaults: &[DefaultProfile]) -> Self {
-        let kept = defaults.iter().map(|it| (it.name.clone(), OnceCell::new()));
+        let ours = defaults.iter().map(|default| {
+            let content = Content {
+                name: content_name(&default.name, &default.spec),
+                is_kept: OnceCell::new(),
+            };
+            (default.name.clone(), content)
+        });
         Self {
             namespace: namespace.to_owned(),
             read: Api::namespaced(client.clone(), namespace),
             write: Api::namespaced(client, namespace),
-            kept: kept.collect(),
+            ours: ours.collect(),
         }
     }
 
-    /// Ensures that the content of a default profile is there, once per process. Returns false if
-    /// thin profiles must not name it: it may not be written, or is another one there.
+    /// Ensures that the content of a default profile is there, once per process. Returns its name
+    /// for a thin profile; `None` if it may not be written.
     ///
     /// # Errors
     ///
-    /// A call fails, and may succeed next time.
-    pub async fn keep(&self, default: &DefaultProfile) -> Result<bool, kube::Error> {
-        let Some(kept) = self.kept.get(&default.name) else {
-            return Ok(false);
+    /// The call fails, and may succeed next time.
+    pub async fn keep(&self, default: &DefaultProfile) -> Result<Option<&str>, kube::Error> {
+        let Some(content) = self.ours.get(&default.name) else {
+            return Ok(None);
         };
-        kept.get_or_try_init(|| self.write(default)).await.copied()
+        let write = || self.write(default, &content.name);
+        let is_kept = content.is_kept.get_or_try_init(write).await?;
+        Ok(is_kept.then_some(&content.name))
     }
 
-    async fn write(&self, default: &DefaultProfile) -> Result<bool, kube::Error> {
-        let object = content_object(&content_name(&default.name, &default.spec.version));
+    async fn write(
+        &self,
+        default: &DefaultProfile,
+        content_name: &str,
+    ) -> Result<bool, kube::Error> {
+        let object = content_object(content_name);
+        let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
         let profile = OperatingSystemProfile {
             metadata: ObjectMeta {
                 name: Some(object.clone()),
-                labels: Some(BTreeMap::from([(
-                    DEFAULT_PROFILE.to_owned(),
-                    default.name.clone(),
-                )])),
+                labels: Some(one(DEFAULT_PROFILE, &default.name)),
+                annotations: Some(one(CONTENT_NAME, content_name)),
                 ..ObjectMeta::default()
             },
             spec: default.spec.clone(),
         };
-        let why = match write::create(&self.write, &profile).await {
-            Ok(_) => return Ok(true),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let found = self.list().await?;
-                let same = |(name, spec): &(String, OperatingSystemProfileSpec)| {
-                    *name == default.name && *spec == default.spec
-                };
-                if found.iter().any(same) {
-                    return Ok(true);
-                }
-                "it has another content".to_owned()
+        match write::create(&self.write, &profile).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
+            Err(error) if pages::is_forbidden(&error) => {
+                let (namespace, error) = (&self.namespace, chain(&error).to_string());
+                tracing::warn!(
+                    namespace,
+                    object,
+                    error,
+                    "cannot create a profile; until a restart, tenants get whole default profiles"
+                );
+                Ok(false)
             }
-            Err(error) if pages::is_forbidden(&error) => chain(&error).to_string(),
-            Err(error) => return Err(error),
-        };
-        let namespace = &self.namespace;
-        tracing::warn!(namespace, object, why, "tenants get whole default profiles");
-        Ok(false)
+            created => created.map(|_| true),
+        }
     }
 
-    /// Returns the contents of all versions, each with the name of its default profile.
+    /// Returns true if a profile in the manager's namespace is a content.
+    pub fn has(&self, profile: &impl ResourceExt) -> bool {
+        let is_ours = profile.namespace().is_some_and(|it| it == self.namespace);
+        is_ours && profile.labels().contains_key(DEFAULT_PROFILE)
+    }
+
+    /// Returns all contents, each with its name.
     ///
     /// # Errors
     ///
     /// They cannot be listed.
     pub async fn list(&self) -> Result<Vec<(String, OperatingSystemProfileSpec)>, kube::Error> {
-        let listed = pages::all(&self.read, ListParams::default().labels(DEFAULT_PROFILE)).await?;
+        let labelled = ListParams::default().labels(DEFAULT_PROFILE);
+        let listed = pages::all(&self.read, labelled).await?;
         let contents = listed.objects.into_iter().filter_map(|it| {
-            let name = it.labels().get(DEFAULT_PROFILE)?.clone();
-            let object = content_object(&content_name(&name, &it.spec.version));
-            (it.name_any() == object).then_some((name, it.spec))
+            let name = it.annotations().get(CONTENT_NAME)?.clone();
+            // The spec of a profile changes with its version alone.
+            let is_unchanged = parse_content_name(&name)?.1 == it.spec.version;
+            is_unchanged.then_some((name, it.spec))
         });
         Ok(contents.collect())
     }

@@ -32,7 +32,7 @@ use crate::fleet::{
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
 };
-use crate::render::thin::{self, thin};
+use crate::render::thin::{is_thin, thin};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
@@ -167,10 +167,15 @@ async fn install(
         is_disabled: settings.policy == DefaultProfiles::Disabled,
         ..Kept::default()
     };
-    if kept.is_disabled {
-        return Ok(kept);
-    }
     let mut failure = None;
+    for default in defaults {
+        // Also those that are not installed any more.
+        let expanded = expand(context, &settings, &default.name).await;
+        failure = failure.or(expanded.err());
+    }
+    if kept.is_disabled {
+        return failure.map_or(Ok(kept), Err);
+    }
     for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
         // A profile that cannot be installed does not delay the others.
         let installed = install_one(context, default, (&settings, slot), &mut kept).await;
@@ -209,11 +214,6 @@ async fn install_one(
         content: &digest,
         installed_content: installed_content.as_deref(),
     };
-    if settings.content == DefaultProfileContent::Whole
-        && profiles.is_thin(namespace, &default.name)
-    {
-        expand(context, &default.name).await?;
-    }
     let versions = || {
         let (old, new) = (&version, &default.spec.version);
         format!("{} ({old} -> {new})", default.name)
@@ -228,6 +228,12 @@ async fn install_one(
         installed,
         (&default.spec.version, &default.content),
     ) {
+        // Without it, a release with another version could not serve the tenant.
+        Verdict::Current if profiles.is_thin(namespace, &default.name) => {
+            if let Some(contents) = &context.contents {
+                contents.keep(default).await?;
+            }
+        }
         Verdict::Current => {}
         Verdict::KeepEdited => kept.edited.push(default.name.clone()),
         Verdict::KeepNewer => kept.newer.push(versions()),
@@ -300,26 +306,21 @@ fn mark(spec: &OperatingSystemProfileSpec) -> (String, String) {
 }
 
 /// Returns what a default profile is written as: thin, if the tenant's settings permit that and its
-/// content is kept for all tenants.
-async fn form(
-    context: &Context,
-    default: &DefaultProfile,
-) -> Result<DefaultProfileContent, kube::Error> {
+/// content is kept for all tenants. It is built when it is sent.
+async fn form<'a>(
+    context: &'a Context,
+    default: &'a DefaultProfile,
+) -> Result<impl FnOnce() -> OperatingSystemProfileSpec + 'a, kube::Error> {
     let may_be_thin = context.default_profile_settings().content == DefaultProfileContent::Thin
         && context.engagement.predecessor == Predecessor::None;
-    Ok(match &context.contents {
-        Some(contents) if may_be_thin && contents.keep(default).await? => {
-            DefaultProfileContent::Thin
-        }
-        _ => DefaultProfileContent::Whole,
+    let kept = match &context.contents {
+        Some(contents) if may_be_thin => contents.keep(default).await?,
+        _ => None,
+    };
+    Ok(move || match kept {
+        Some(name) => thin(name.to_owned(), &default.spec),
+        None => default.spec.clone(),
     })
-}
-
-fn formed(default: &DefaultProfile, form: DefaultProfileContent) -> OperatingSystemProfileSpec {
-    match form {
-        DefaultProfileContent::Thin => thin(&default.name, &default.spec),
-        DefaultProfileContent::Whole => default.spec.clone(),
-    }
 }
 
 /// Creates a default profile. Returns false if it exists already. The request has high priority,
@@ -327,7 +328,7 @@ fn formed(default: &DefaultProfile, form: DefaultProfileContent) -> OperatingSys
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
     let form = form(context, default).await?;
     let api: Api<OperatingSystemProfile> = paid(context, Priority::High).await;
-    let spec = formed(default, form);
+    let spec = form();
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
@@ -361,19 +362,26 @@ async fn replace(
     }
     let metadata = found.meta().clone();
     drop(found);
-    write_spec(context, metadata, || formed(default, form)).await
+    write_spec(context, metadata, form).await
 }
 
-/// Replaces a thin profile with its content.
-async fn expand(context: &Context, name: &str) -> Result<(), kube::Error> {
+/// Replaces a thin profile with its content, if the tenant wants whole ones.
+async fn expand(
+    context: &Context,
+    settings: &DefaultProfileSettings,
+    name: &str,
+) -> Result<(), kube::Error> {
     let home = &context.engagement.home.namespace;
-    let Some(whole) = context.profiles.get(home, name) else {
+    let profiles = &context.profiles;
+    if settings.content == DefaultProfileContent::Thin || !profiles.is_thin(home, name) {
+        return Ok(());
+    }
+    let Some(whole) = profiles.get(home, name) else {
         return Ok(());
     };
     let api: Api<OperatingSystemProfile> = paid(context, Priority::Low).await;
     let found = api.get(name).await?;
-    let is_thin = thin::is_thin(&found.spec);
-    if !is_thin || context.profiles.digest(&found.spec) != whole.content() {
+    if !is_thin(&found.spec) || profiles.digest(&found.spec) != whole.content() {
         return Ok(());
     }
     write_spec(context, found.metadata, || whole.spec().clone()).await

@@ -48,7 +48,10 @@ use crate::client::{
     memory::Memory,
     watch::{RELIST_PROFILES, Scope, Watched, covers, interpret, list_of_at_most, relisted},
 };
-use crate::render::overlay::{self, OverlayError};
+use crate::render::{
+    overlay::{self, OverlayError},
+    thin::parse_content_name,
+};
 
 type ContentId = [u8; 32];
 type Key = (String, String);
@@ -243,14 +246,15 @@ impl ProfileStore {
         inner.profiles.get(&key).cloned()
     }
 
-    /// Returns the root of a chain of overlays: the profile itself, if it extends none.
+    /// Returns the root of a chain of overlays: the profile itself, if it extends none, or only a
+    /// content.
     pub fn root(&self, namespace: &str, name: &str) -> Option<(String, Arc<SharedProfile>)> {
         let mut name = name.to_owned();
         for _ in 0..ROOT_STEPS_MAX {
             let shared = self.get(namespace, &name)?;
             match &shared.spec.extends {
-                None => return Some((name, shared)),
-                Some(base) => name.clone_from(base),
+                Some(base) if parse_content_name(base).is_none() => name.clone_from(base),
+                _ => return Some((name, shared)),
             }
         }
         None
@@ -292,7 +296,7 @@ impl ProfileStore {
         let mut incomplete = self.incomplete.subscribe();
         let _ = incomplete.wait_for(|count| *count == 0).await;
         let mut lookup = self.lookup.subscribe();
-        let _ = lookup.wait_for(|it| it.was_done || !it.is_wanted).await;
+        let _ = lookup.wait_for(|it| !it.is_first_due()).await;
     }
 
     /// Inserts or replaces a profile. Returns the names of the profiles whose content changes.
@@ -399,6 +403,7 @@ pub async fn follow(
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),
             limit,
+            contents: contents.clone(),
             listed: BTreeSet::new(),
             is_complete: false,
         };
@@ -431,6 +436,8 @@ struct Follower {
     store: Arc<ProfileStore>,
     subscriptions: Arc<Subscriptions>,
     limit: Option<String>,
+    /// The contents there are no profiles of a tenant.
+    contents: Option<Arc<DefaultContents>>,
     listed: BTreeSet<Key>,
     is_complete: bool,
 }
@@ -464,6 +471,10 @@ impl Follower {
     /// Inserts a profile. One that cannot be decoded does not hide the others.
     fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
+        let contents = self.contents.as_ref();
+        if contents.is_some_and(|it| it.has(&profile)) {
+            return;
+        }
         let changed = match profile.0 {
             Ok(profile) => self.store.put(profile),
             Err(unreadable) => {

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fake_cluster::{Cluster, object};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
     rollout::at,
-    scenarios::{BOOTSTRAP, PROVISIONING, annotate, document, set},
-    snapshot::boot_secret,
+    scenarios::{PROVISIONING, annotate, document, set},
     world::{ACCOUNT, World, put},
 };
 
@@ -22,10 +21,20 @@ fn profile(world: &World, namespace: &str, name: &str) -> Value {
     found.unwrap_or_default()
 }
 
-/// What a tenant's default profile extends; null if it is whole.
+/// The contents in the manager's namespace.
+fn contents(world: &World) -> Vec<Value> {
+    let all = world.management.objects(PROFILES).into_iter();
+    all.filter(|it| at(it, "/metadata/namespace") == ACCOUNT)
+        .collect()
+}
+
+/// The default profile and version that a tenant's one names, without the digest; null if it is
+/// whole.
 fn content(world: &World, tenant: &str) -> Value {
     let found = profile(world, tenant, UBUNTU);
     let content = at(&found, "/spec/extends");
+    let content = content.as_str().and_then(|it| it.split('/').next());
+    let content = json!(content);
     let has_files = |half: &str| !at(&found, &format!("/spec/{half}/files")).is_null();
     let halves = ["bootstrapConfig", "provisioningConfig"].map(has_files);
     assert_eq!(halves, [content.is_null(); 2], "{found}");
@@ -62,9 +71,9 @@ async fn tenants_share_one_content_and_become_whole_without_a_rotation() {
     a_tenant(&world, "berlin", json!({}));
     a_tenant(&world, "lisbon", json!({"defaultProfileContent": "Whole"}));
     let process = world.start_settled().await;
-    let contents = ["berlin", "lisbon"].map(|it| content(&world, it));
-    assert_eq!(contents, [json!("osp-ubuntu@v1.0.0"), Value::Null]);
-    let shared = profile(&world, ACCOUNT, "osp-ubuntu-v1.0.0")["spec"].take();
+    let named = ["berlin", "lisbon"].map(|it| content(&world, it));
+    assert_eq!(named, [json!("osp-ubuntu@v1.0.0"), Value::Null]);
+    let shared = contents(&world).pop().unwrap()["spec"].take();
     assert_eq!(shared, profile(&world, "lisbon", UBUNTU)["spec"]);
     for tenant in ["berlin", "lisbon"] {
         let worker = world.worker(tenant);
@@ -133,6 +142,17 @@ async fn a_version_of_another_release_is_read_in_the_managers_namespace() {
     process.stop().await;
 }
 
+/// As when somebody deletes the namespace. Returns one of them.
+fn lose_contents(world: &World) -> Value {
+    let all = contents(world);
+    for content in &all {
+        let name = at(content, "/metadata/name");
+        let target = object(PROFILES, ACCOUNT, name.as_str().unwrap_or_default());
+        assert!(world.management.delete_raw(target));
+    }
+    all.into_iter().next_back().unwrap_or_default()
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_a_content_is_gone_what_stands_is_kept_until_it_is_back() {
     let mut world = World::new(&["berlin"]);
@@ -144,16 +164,14 @@ async fn where_a_content_is_gone_what_stands_is_kept_until_it_is_back() {
     let process = world.start_settled().await;
     process.stop().await;
     let before = secrets(world.worker("berlin"));
-    let target = object(PROFILES, ACCOUNT, "osp-ubuntu-v1.0.0");
-    let gone = profile(&world, ACCOUNT, "osp-ubuntu-v1.0.0");
-    assert!(world.management.delete_raw(target));
+    let gone = lose_contents(&world);
 
     world.default_profiles = fixtures::default_profiles("v2.0.0", "newer\n");
     let process = world.start_settled().await;
     deploy(world.worker("berlin"), "others");
     world.settle().await;
     let ready = world.condition("berlin", "Ready");
-    let why = "the content of osp-ubuntu@v1.0.0 is not known here";
+    let why = "the content osp-ubuntu@v1.0.0/";
     assert!(ready["message"].to_string().contains(why), "{ready}");
     assert_eq!(
         secrets(world.worker("berlin")),
@@ -168,21 +186,83 @@ async fn where_a_content_is_gone_what_stands_is_kept_until_it_is_back() {
     process.stop().await;
 }
 
-/// Another build's, say.
+/// A manager that is installed again, or in another place.
 #[tokio::test(start_paused = true)]
-async fn where_another_content_has_the_name_profiles_are_whole() {
+async fn a_content_is_written_again_by_a_release_that_has_it() {
     let world = World::new(&["berlin"]);
-    let mut other = fixtures::a_profile(ACCOUNT, "v1.0.0", "other\n");
-    set(&mut other, "/metadata/name", json!("osp-ubuntu-v1.0.0"));
-    let label = json!({"operatingsystemmanager.k8c.io/default-profile": UBUNTU});
-    set(&mut other, "/metadata/labels", label);
-    put(&world.management, other);
     a_tenant(&world, "berlin", json!({}));
     let process = world.start_settled().await;
-    assert_eq!(content(&world, "berlin"), Value::Null);
-    assert!(boot_secret(world.worker("berlin"), BOOTSTRAP).is_some());
+    process.stop().await;
+    let gone = lose_contents(&world);
+    let process = world.start_settled().await;
+    let back = contents(&world).pop().unwrap_or_default();
+    assert_eq!(at(&back, "/spec"), at(&gone, "/spec"));
+    process.stop().await;
+}
+
+/// A hotfix without a new version of the profiles, say.
+#[tokio::test(start_paused = true)]
+async fn another_content_of_the_same_version_rotates_nothing() {
+    let mut world = World::new(&["berlin"]);
+    a_tenant(&world, "berlin", json!({}));
+    let process = world.start_settled().await;
+    process.stop().await;
+    let before = secrets(world.worker("berlin"));
+    world.default_profiles = fixtures::default_profiles("v1.0.0", "other\n");
+    let process = world.start_settled().await;
+    assert_eq!(secrets(world.worker("berlin")), before);
     assert!(document(world.worker("berlin"), PROVISIONING).contains("text"));
     process.stop().await;
+}
+
+/// An API server that has just started answers so.
+#[tokio::test(start_paused = true)]
+async fn contents_are_waited_for_before_anything_is_reconciled() {
+    let mut world = World::new(&["berlin"]);
+    a_tenant(
+        &world,
+        "berlin",
+        json!({"rollout": {"defaultProfiles": "Manual"}}),
+    );
+    let process = world.start_settled().await;
+    process.stop().await;
+    world.default_profiles = fixtures::default_profiles("v2.0.0", "newer\n");
+    let mut matcher = Matcher::on(&[Verb::List], PROFILES);
+    matcher.namespace = Some(ACCOUNT.to_owned());
+    world.management.inject(
+        matcher,
+        Fault::Status {
+            code: 503,
+            retry_after: None,
+        },
+    );
+    let process = world.start();
+    deploy(world.worker("berlin"), "others");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let told = world.condition("berlin", "Ready");
+    assert!(!told.to_string().contains("is not known here"), "{told}");
+    world.management.clear_faults();
+    world.settle().await;
+    let others = "others-kube-system-provisioning-config";
+    assert!(document(world.worker("berlin"), others).contains("text"));
+    let events = json!(world.worker("berlin").objects("events")).to_string();
+    assert!(!events.contains("is not known here"), "{events}");
+    process.stop().await;
+}
+
+/// How many tenants have the version, whenever that changes, until all have it.
+async fn upgrade(world: &World, tenants: &[&str], version: &str) -> Vec<usize> {
+    let thin = json!(format!("{UBUNTU}@{version}"));
+    let mut counts = vec![0];
+    while counts.last() != Some(&tenants.len()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let named = tenants.iter().map(|it| content(world, it));
+        let count = named.filter(|it| *it == thin).count();
+        if counts.last() != Some(&count) {
+            counts.push(count);
+        }
+    }
+    counts
 }
 
 /// The first wave is one of them, and the others stay with the version that they name.
@@ -198,25 +278,27 @@ async fn a_hundred_thin_tenants_are_upgraded_in_waves() {
     process.stop().await;
     world.default_profiles = fixtures::default_profiles("v2.0.0", "newer\n");
     let process = world.start();
-    let at = |version: &str| {
-        let thin = json!(format!("{UBUNTU}@{version}"));
-        let contents = names.iter().map(|it| content(&world, it));
-        contents.filter(|it| *it == thin).count()
-    };
-    let mut counts = vec![0];
-    while at("v1.0.0") > 0 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let count = at("v2.0.0");
-        assert_eq!(at("v1.0.0"), 100 - count);
-        if counts.last() != Some(&count) {
-            counts.push(count);
-        }
-    }
+    let counts = upgrade(&world, &names, "v2.0.0").await;
     assert_eq!(counts.get(1), Some(&1), "{counts:?}");
-    let contents = world.management.objects(PROFILES);
-    let contents = contents.iter();
-    let contents = contents.filter(|it| it["metadata"]["namespace"] == ACCOUNT);
-    assert_eq!(contents.count(), 2, "one for each version");
+    assert_eq!(contents(&world).len(), 2, "one for each version");
     world.settle().await;
+    process.stop().await;
+}
+
+/// They use the default profile, although nobody knows what it was.
+#[tokio::test(start_paused = true)]
+async fn tenants_whose_content_is_gone_are_upgraded_in_waves_as_well() {
+    let names = ["t-1", "t-2", "t-3", "t-4", "t-5", "t-6"];
+    let mut world = World::new(&names);
+    for tenant in &names {
+        a_tenant(&world, tenant, json!({}));
+    }
+    let process = world.start_settled().await;
+    process.stop().await;
+    lose_contents(&world);
+    world.default_profiles = fixtures::default_profiles("v2.0.0", "newer\n");
+    let process = world.start();
+    let counts = upgrade(&world, &names, "v2.0.0").await;
+    assert_eq!(counts.get(1), Some(&1), "{counts:?}");
     process.stop().await;
 }

@@ -66,6 +66,8 @@ pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-con
 /// Label of an object in the manager's namespace with the content of a default profile, which thin
 /// profiles name: the default profile's name.
 pub const DEFAULT_PROFILE: &str = "operatingsystemmanager.k8c.io/default-profile";
+/// Annotation of such an object: the name of the content, as thin profiles have it.
+pub const CONTENT_NAME: &str = "operatingsystemmanager.k8c.io/content-name";
 /// Annotation of a Secret that another program created, and whose bytes are kept although they
 /// differ from those that we render.
 pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";

@@ -49,7 +49,7 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
 pub struct OperatingSystemProfileSpec {
     /// The profile in the same namespace that this one extends. Fields that this one leaves out are
     /// those of the other. The default profiles that the manager installs name their content here,
-    /// as NAME@VERSION.
+    /// as NAME@VERSION/DIGEST.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub extends: Option<String>,

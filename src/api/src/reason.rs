@@ -310,7 +310,7 @@ reasons! {
     ProfileForbidden: Error, Tenant => "",
     ProfileBaseNotFound: Error, Tenant => "Create the base, or name another in `spec.extends`.",
     ProfileContentUnknown: Error, Operator =>
-        "Have a release that has the version run, or restore the profile in the manager's namespace \
+        "[Copy the content](roll-out.md#thin-default-profiles) from the manager that installed it, or \
         from a backup.",
     OverlayCycle: Error, Tenant => "Remove `spec.extends` from one of them.",
     OverlayTooDeep: Error, Tenant => "Extend a profile that is closer to the base.",

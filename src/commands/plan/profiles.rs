@@ -20,10 +20,8 @@ use crate::client::{
     watch::{Scope, covers},
 };
 use crate::controllers::{
-    adoption,
-    default_contents::DefaultContents,
-    profile,
-    profile_store::{ProfileStore, Quotas, content_digest},
+    adoption, profile,
+    profile_store::{ProfileStore, Quotas},
 };
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
@@ -45,7 +43,10 @@ pub(super) async fn profiles(
     let policies = Arc::clone(&question.settings.policies);
     let store = ProfileStore::new(0, Quotas::new(policies, &defaults, Arc::default()));
     store.resize(home, policy.profiles);
-    store.hold_all(&defaults);
+    let is_in_management = own.spec.home == Home::Management;
+    if is_in_management {
+        store.hold_all(&defaults);
+    }
     let scope = match policy.profile_reach {
         ProfileReach::Everywhere => Scope::All,
         ProfileReach::Listed => {
@@ -65,21 +66,16 @@ pub(super) async fn profiles(
             store.put_unreadable(metadata);
         }
         let mut specs = found.objects.iter().map(|it| &it.spec);
-        if own.spec.home == Home::Management && specs.any(|it| store.lacks_content(it)) {
-            let place = (client.clone(), question.manager.namespace.as_str());
-            let contents = DefaultContents::new(place, &[]).list().await;
-            for (name, content) in contents.context("the contents of default profiles")? {
-                store.hold(&name, content);
+        if is_in_management && specs.any(|it| store.lacks_content(it)) {
+            for (name, content) in question.contents(client).await? {
+                store.hold(name.clone(), content.clone());
             }
         }
         let is_at_home = |it: &OperatingSystemProfile| it.namespace().as_deref() == Some(home);
         let (mut own_profiles, others): (Vec<_>, Vec<_>) =
             found.objects.into_iter().partition(is_at_home);
-        for profile in &mut own_profiles {
-            store.make_whole(profile);
-        }
         if covers(limit.as_ref(), home) {
-            new = suppose(&mut own_profiles, question, (own, home))?;
+            new = suppose(&mut own_profiles, question, (own, home), &store)?;
         }
         for profile in own_profiles.into_iter().chain(others) {
             store.put(profile);
@@ -94,6 +90,7 @@ fn suppose(
     found: &mut Vec<OperatingSystemProfile>,
     question: &Question,
     (own, home): (&WorkerCluster, &str),
+    store: &ProfileStore,
 ) -> anyhow::Result<Vec<String>> {
     let (mut supposed, mut new) = (Vec::new(), Vec::new());
     // The manager installs what is missing in a cluster that it takes over.
@@ -106,7 +103,7 @@ fn suppose(
         }
         ours.retain(|it| {
             let there = found.iter().find(|found| found.name_any() == it.name);
-            takes_its_place((settings, own), it, there)
+            takes_its_place((settings, own), it, there, store)
         });
         supposed.extend(ours.into_iter().map(|it| (it.name, it.spec)));
     }
@@ -132,6 +129,7 @@ fn takes_its_place(
     (defaults, own): (&TenantSettings, &WorkerCluster),
     ours: &DefaultProfile,
     there: Option<&OperatingSystemProfile>,
+    store: &ProfileStore,
 ) -> bool {
     let settings = DefaultProfileSettings::new(defaults, Some(own));
     if settings.policy == DefaultProfiles::Disabled || !settings.wants(&ours.name) {
@@ -141,10 +139,11 @@ fn takes_its_place(
         return true;
     };
     let installed_content = there.annotations().get(INSTALLED_CONTENT);
+    let installed_content = installed_content.map(|it| store.installed_digest(it));
     let installed = Installed {
         version: &there.spec.version,
-        content: &content_digest(&there.spec),
-        installed_content: installed_content.map(String::as_str),
+        content: &store.digest(&there.spec),
+        installed_content: installed_content.as_deref(),
     };
     let verdict = evaluate(
         settings.policy,
@@ -164,6 +163,7 @@ mod tests {
 
     use super::*;
     use crate::api::names::PINNED;
+    use crate::render::thin::{content_name, thin};
 
     fn own(spec: &serde_json::Value) -> WorkerCluster {
         let mut own = json!({
@@ -188,8 +188,13 @@ mod tests {
             .insert(PINNED.to_owned(), "adopted".to_owned());
         let mut edited = OperatingSystemProfile::new(&ours.name, ours.spec.clone());
         "edited".clone_into(&mut edited.spec.os_version);
+        let name = content_name(&ours.name, &ours.spec);
+        let thin = OperatingSystemProfile::new(&ours.name, thin(name, &ours.spec));
+        let store = ProfileStore::new(0, Quotas::default());
+        store.hold_all(&built_in_profiles().expect("they are parsed"));
         let nothing = json!({});
         for (spec, there, expected) in [
+            (&nothing, Some(&thin), false),
             (&nothing, None, true),
             (&nothing, Some(&older), true),
             (&nothing, Some(&pinned), false),
@@ -200,7 +205,7 @@ mod tests {
         ] {
             let own = own(spec);
             let settings = (&TenantSettings::default(), &own);
-            let found = takes_its_place(settings, ours, there);
+            let found = takes_its_place(settings, ours, there, &store);
             assert_eq!(found, expected, "{spec} {:?}", there.map(|it| &it.metadata));
         }
     }

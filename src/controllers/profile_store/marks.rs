@@ -32,7 +32,10 @@ impl ProfileStore {
         let mut inner = self.inner.write();
         let content = annotations.get(INSTALLED_CONTENT);
         match content.filter(|content| content.len() == DIGEST_CHARACTERS) {
-            Some(content) => inner.installed.insert(key.clone(), content.as_str().into()),
+            Some(content) => {
+                let digest = inner.installed_digest(content);
+                inner.installed.insert(key.clone(), digest)
+            }
             None => inner.installed.remove(key),
         };
         if annotations.contains_key(PINNED) {

@@ -121,7 +121,11 @@ impl ProfileStore {
 
     /// Inserts the content of a wanted profile, if it is still wanted. Returns the names of the
     /// profiles whose content changes.
-    pub(super) fn insert_wanted(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
+    pub(super) fn insert_wanted(
+        &self,
+        key: &Key,
+        content: impl FnOnce() -> Aged,
+    ) -> BTreeSet<String> {
         let is_wanted = {
             let inner = self.inner.read();
             let ledger = inner.ledgers.get(&key.0);
@@ -129,7 +133,7 @@ impl ProfileStore {
             is_kept && !inner.profiles.contains_key(key)
         };
         if is_wanted {
-            self.insert(key, profile)
+            self.insert(key, content())
         } else {
             BTreeSet::new()
         }
@@ -217,7 +221,7 @@ pub(super) async fn fetch_wanted(
                     notify(
                         subscriptions,
                         &key,
-                        &store.insert_wanted(&key, store.aged(profile)),
+                        &store.insert_wanted(&key, || store.aged(profile)),
                     );
                 }
                 Ok(None) => {}

@@ -8,7 +8,7 @@ use super::*;
 use crate::api::names::INSTALLED_CONTENT;
 use crate::client::memory::{GUARANTEED_BYTES, Reservation};
 use crate::plan::invalid::Shortage;
-use crate::render::thin::thin;
+use crate::render::thin::{content_name, thin};
 use crate::render_worker::{Pool, Renderer};
 use crate::tenant::policy::ProfileQuota;
 
@@ -223,7 +223,7 @@ async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
     let wanted = wanted().await.expect("memory is left");
     assert_eq!(wanted, BTreeSet::from([key("a", "large")]));
     assert_eq!(
-        store.insert_wanted(&key("a", "large"), large()),
+        store.insert_wanted(&key("a", "large"), large),
         names(["large"])
     );
     assert_eq!(store.shortage("a", "large"), None);
@@ -277,17 +277,17 @@ async fn a_profile_that_has_room_again_is_fetched_once_and_only_while_it_is_ther
     }
     store.remove(&key("a", "c"));
     assert_eq!(store.wanted().await, BTreeSet::from([key("a", "e")]));
-    assert_eq!(store.insert_wanted(&key("a", "e"), content()), names(["e"]));
+    assert_eq!(store.insert_wanted(&key("a", "e"), content), names(["e"]));
     assert_eq!(
-        store.insert_wanted(&key("a", "e"), aged(&store, on("d"))),
+        store.insert_wanted(&key("a", "e"), || aged(&store, on("d"))),
         names([])
     );
-    assert_eq!(store.insert_wanted(&key("a", "f"), content()), names([]));
+    assert_eq!(store.insert_wanted(&key("a", "f"), content), names([]));
     assert_eq!(store.resize("a", quota(3)), names([]));
     assert_eq!(store.wanted().await, BTreeSet::from([key("a", "f")]));
     store.remove(&key("a", "f"));
     assert_eq!(
-        store.insert_wanted(&key("a", "f"), content()),
+        store.insert_wanted(&key("a", "f"), content),
         names([]),
         "it is gone"
     );
@@ -334,7 +334,8 @@ fn object(
 fn a_thin_profile_counts_as_its_content_as_soon_as_that_is_known() {
     let store = ProfileStore::new(0, Quotas::default());
     let whole = spec(json!({ "provisioningConfig": { "templates": { "a": "b" } } }));
-    let (thin, digest) = (thin("osp", &whole), content_digest(&whole));
+    let name = content_name("osp", &whole);
+    let (thin, digest) = (thin(name.clone(), &whole), content_digest(&whole));
     let resolved = |name: &str| store.resolved("a", name).unwrap();
     let states = |name: &str| {
         let content = store.get("a", name).unwrap().content();
@@ -348,7 +349,9 @@ fn a_thin_profile_counts_as_its_content_as_soon_as_that_is_known() {
     store.put(object("osp", &thin, &thin_digest));
     let unknown = resolved("osp").unwrap_err();
     assert_eq!(unknown.category(), "overlay-content-unknown");
-    assert!(store.lookup.borrow().is_wanted);
+    assert!(store.lookup.borrow().is_first_due());
+    let root = store.root("a", "osp").unwrap().0;
+    assert_eq!(root, "osp", "it is the default profile that machines use");
     // As a release sees it that knows no thin profiles: newer, and not edited.
     assert_eq!(
         states("osp"),
@@ -356,7 +359,7 @@ fn a_thin_profile_counts_as_its_content_as_soon_as_that_is_known() {
     );
 
     store.put(object("site", &on("osp"), ""));
-    let [(_, changed)] = &store.hold("osp", whole.clone())[..] else {
+    let [(_, changed)] = &store.hold(name, whole.clone())[..] else {
         panic!("one has waited");
     };
     assert_eq!(*changed, names(["osp", "site"]));
@@ -367,12 +370,10 @@ fn a_thin_profile_counts_as_its_content_as_soon_as_that_is_known() {
     store.put(object("osp", &thin, &thin_digest));
     assert_eq!(states("osp"), known, "it is seen again");
     assert_eq!(store.digest(&thin), digest);
-    let mut expanded = object("osp", &thin, &thin_digest);
-    store.make_whole(&mut expanded);
-    assert_eq!(expanded, object("osp", &whole, &digest));
+    assert_eq!(store.installed_digest(&thin_digest), digest);
 
-    // It became whole, and then somebody changed a thin one.
-    store.put(object("osp", &whole, &digest));
+    // Somebody wrote the whole text, and then changed a thin one.
+    store.put(object("osp", &whole, &thin_digest));
     assert_eq!(states("osp"), (digest.clone(), Some(digest), false));
     let edited = OperatingSystemProfileSpec {
         provisioning_config: whole.provisioning_config,

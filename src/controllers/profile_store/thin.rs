@@ -4,21 +4,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use tokio::time::sleep;
 
 use super::{
     Aged, Inner, Key, ProfileStore, SharedProfile, content_digest, content_id, key, notify,
 };
-use crate::api::{
-    names::INSTALLED_CONTENT,
-    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-};
-use crate::client::recurring::Recurring;
+use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::client::{pages, recurring::Recurring, retry_delay::RetryDelay};
 use crate::controllers::{default_contents::DefaultContents, subscriptions::Subscriptions};
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::thin::{content_name, is_thin, thin};
 use crate::telemetry::chain::chain;
-use kube::ResourceExt;
 
 /// The least time between two lookups. A tenant can name contents that do not exist.
 const LOOKUP_PAUSE: Duration = Duration::from_mins(1);
@@ -29,15 +26,32 @@ const LOOKUP_RETRY: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(super) struct DefaultContent {
     thin: OperatingSystemProfileSpec,
+    /// The digest of `thin`, with which we install it.
     thin_digest: String,
     whole: Arc<SharedProfile>,
 }
 
-/// Whether contents must be looked up in the manager's namespace, and whether that was done before.
+/// How often contents were wanted from the manager's namespace, and up to which of these they were
+/// looked up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lookup {
-    pub(super) is_wanted: bool,
-    pub(super) was_done: bool,
+    wanted: u64,
+    done: u64,
+}
+
+impl Lookup {
+    fn want(&mut self) {
+        self.wanted = self.wanted.saturating_add(1);
+    }
+
+    const fn is_due(&self) -> bool {
+        self.wanted != self.done
+    }
+
+    /// Returns true before the first lookup, if there will be one.
+    pub(super) const fn is_first_due(&self) -> bool {
+        self.wanted > 0 && self.done == 0
+    }
 }
 
 impl Inner {
@@ -69,15 +83,12 @@ impl Inner {
         keys.collect()
     }
 
-    /// Records the digest that we installed a thin profile with as that of its content, so that it
-    /// counts as unchanged.
-    fn count_as_whole(&mut self, key: &Key, (thin_digest, whole): (&str, &SharedProfile)) {
-        if let Some(installed) = self.installed.get_mut(key)
-            && **installed == *thin_digest
-        {
-            *installed = whole.content().into();
-        }
-        self.thin.insert(key.clone());
+    /// Returns the digest of the content, if this is the digest of a thin profile. So one counts as
+    /// unchanged that we installed.
+    pub(super) fn installed_digest(&self, digest: &str) -> Box<str> {
+        let mut contents = self.default_contents.values();
+        let content = contents.find(|it| it.thin_digest == digest);
+        content.map_or_else(|| digest.into(), |it| it.whole.content().into())
     }
 }
 
@@ -85,7 +96,8 @@ impl ProfileStore {
     /// Learns the contents of the default profiles of this release.
     pub fn hold_all(&self, defaults: &[DefaultProfile]) {
         for default in defaults {
-            self.hold(&default.name, default.spec.clone());
+            let name = content_name(&default.name, &default.spec);
+            self.hold(name, default.spec.clone());
         }
     }
 
@@ -93,11 +105,10 @@ impl ProfileStore {
     /// names of the profiles whose content changes.
     pub fn hold(
         &self,
-        name: &str,
+        content_name: String,
         spec: OperatingSystemProfileSpec,
     ) -> Vec<(Key, BTreeSet<String>)> {
-        let content_name = content_name(name, &spec.version);
-        let thin = thin(name, &spec);
+        let thin = thin(content_name.clone(), &spec);
         let mut inner = self.inner.write();
         if inner.default_contents.contains_key(&content_name) {
             return Vec::new();
@@ -108,7 +119,12 @@ impl ProfileStore {
             thin,
         };
         let waiting = inner.on(&content_name);
+        let digests = (content.thin_digest.clone(), content.whole.content());
         inner.default_contents.insert(content_name, content);
+        let installed = inner.installed.values_mut();
+        for digest in installed.filter(|it| ***it == *digests.0) {
+            *digest = digests.1.as_str().into();
+        }
         drop(inner);
         let changed = waiting.into_iter().filter_map(|key| {
             let spec = Arc::clone(&self.get(&key.0, &key.1)?.spec);
@@ -154,19 +170,18 @@ impl ProfileStore {
         contents.intern(content_id(&spec), spec)
     }
 
-    /// Returns the content of a thin profile, whose annotations are recorded already. `None` if it
-    /// is not thin, or its content is not known.
+    /// Returns the content of a thin profile. `None` if it is not thin, or its content not known.
     fn expand(&self, key: &Key, spec: &OperatingSystemProfileSpec) -> Option<Arc<SharedProfile>> {
         let mut inner = self.inner.write();
-        inner.thin.remove(key);
         let Some(content) = inner.content(spec) else {
             if inner.lacks_content(spec) {
-                self.lookup.send_modify(|it| it.is_wanted = true);
+                self.lookup.send_modify(Lookup::want);
             }
+            inner.thin.remove(key);
             return None;
         };
-        let (thin_digest, whole) = (content.thin_digest.clone(), Arc::clone(&content.whole));
-        inner.count_as_whole(key, (&thin_digest, &whole));
+        let whole = Arc::clone(&content.whole);
+        inner.thin.insert(key.clone());
         Some(whole)
     }
 
@@ -188,18 +203,9 @@ impl ProfileStore {
         profiles.any(|it| inner.lacks_content(&it.spec))
     }
 
-    /// Replaces the spec of a thin profile with its content, if that is known.
-    pub fn make_whole(&self, profile: &mut OperatingSystemProfile) {
-        let inner = self.inner.read();
-        let Some(content) = inner.content(&profile.spec) else {
-            return;
-        };
-        if let Some(installed) = profile.annotations_mut().get_mut(INSTALLED_CONTENT)
-            && *installed == content.thin_digest
-        {
-            *installed = content.whole.content();
-        }
-        profile.spec = content.whole.spec().clone();
+    /// Returns what [`Self::installed_content`] returns for a profile with this annotation.
+    pub fn installed_digest(&self, annotation: &str) -> String {
+        self.inner.read().installed_digest(annotation).into()
     }
 
     /// Returns true if a profile is thin, and its content known.
@@ -217,36 +223,38 @@ pub(super) async fn look_up(
     store: &ProfileStore,
     subscriptions: &Subscriptions,
 ) {
-    let mut failure = Recurring::default();
+    let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
     let mut lookup = store.lookup.subscribe();
     loop {
         tokio::select! {
             // The sender is part of the store, so it cannot be dropped.
-            _ = lookup.wait_for(|it| it.is_wanted) => {}
+            _ = lookup.wait_for(Lookup::is_due) => {}
             () = sleep(LOOKUP_RETRY), if store.is_lacking() => {}
         }
+        let asked = store.lookup.borrow().wanted;
         if let Some(contents) = contents {
             match contents.list().await {
                 Ok(found) => {
-                    let held = found
-                        .into_iter()
-                        .map(|(name, spec)| store.hold(&name, spec));
+                    (delay, failure) = (RetryDelay::default(), Recurring::default());
+                    let held = found.into_iter().map(|(name, spec)| store.hold(name, spec));
                     for (key, changed) in held.flatten() {
                         notify(subscriptions, &key, &changed);
                     }
                 }
                 Err(error) => {
-                    let (namespace, error) = (&contents.namespace, chain(&error).to_string());
-                    if failure.is_news(&error) {
-                        tracing::warn!(namespace, error, "cannot read default profiles' contents");
+                    let (namespace, cause) = (&contents.namespace, chain(&error).to_string());
+                    if failure.is_news(&cause) {
+                        tracing::warn!(namespace, error = cause, "cannot list profiles");
+                    }
+                    // Only a person can grant a right. Any other call may succeed next time.
+                    if !pages::is_forbidden(&error) {
+                        sleep(delay.next().unwrap_or_default()).await;
+                        continue;
                     }
                 }
             }
         }
-        store.lookup.send_modify(|it| {
-            it.is_wanted = false;
-            it.was_done = true;
-        });
+        store.lookup.send_modify(|it| it.done = asked);
         sleep(LOOKUP_PAUSE).await;
     }
 }

@@ -3,7 +3,10 @@
 
 use std::cmp::Ordering;
 
-use super::{thin::parse_content_name, version::Version};
+use super::{
+    thin::{content_name, parse_content_name},
+    version::Version,
+};
 use osm_api::profile::OperatingSystemProfile;
 
 /// A profile that we ship.
@@ -44,15 +47,14 @@ pub fn default_profiles() -> &'static [DefaultProfile] {
 }
 
 /// Parses the default profile of this name, or the one whose content has this name. Returns `None`
-/// if there is no such profile, or it has another version.
+/// if there is no such profile, or it has another content.
 pub fn default_profile(name: &str) -> Option<OperatingSystemProfile> {
-    let content = parse_content_name(name);
-    let (name, version) = content.map_or((name, None), |(name, version)| (name, Some(version)));
+    let of_content = parse_content_name(name).map(|(name, _)| name);
     let default = DEFAULT_PROFILES
         .iter()
-        .find(|profile| profile.name == name)?;
+        .find(|profile| profile.name == of_content.unwrap_or(name))?;
     let profile: OperatingSystemProfile = serde_saphyr::from_str(default.yaml).ok()?;
-    let is_meant = version.is_none_or(|version| profile.spec.version == version);
+    let is_meant = of_content.is_none_or(|it| content_name(it, &profile.spec) == name);
     is_meant.then_some(profile)
 }
 

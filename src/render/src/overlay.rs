@@ -33,9 +33,8 @@ pub enum OverlayError {
     },
     /// The base is the content of a default profile, which is not known here.
     #[error(
-        "OperatingSystemProfile \"{profile}\", spec.extends: the content of {base} is not known \
-         here; it is OperatingSystemProfile \"{}\" in the manager's namespace, where a release that \
-         has it installs it",
+        "OperatingSystemProfile \"{profile}\", spec.extends: the content {base} is not known here: \
+         there is no OperatingSystemProfile \"{}\" in the manager's namespace",
         content_object(base)
     )]
     ContentUnknown {

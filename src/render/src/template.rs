@@ -15,7 +15,6 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use minijinja::Environment;
-use sha2::{Digest, Sha256};
 
 use super::{
     default_profiles::is_shipped,
@@ -23,6 +22,7 @@ use super::{
     error::{Half, RenderError},
     go_template::{self, GoHalf},
     source::{files_of, half_of, inline_of, templates_of},
+    thin::digest,
 };
 use osm_api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
@@ -173,15 +173,6 @@ impl fmt::Debug for CompiledProfile {
             .field("has_templates", &self.templates.is_some())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns a digest of the content alone. Two equal profiles have the same digest, wherever they
-/// are stored.
-fn digest(spec: &OperatingSystemProfileSpec) -> String {
-    // A profile consists of strings, numbers and JSON, so serializing it cannot fail.
-    let mut json = serde_json::to_value(spec).unwrap_or_default();
-    json.sort_all_objects();
-    hex::encode(Sha256::digest(json.to_string()))
 }
 
 /// Returns true if the profile is a shipped one without a language. CRDs of other installers drop

@@ -228,7 +228,7 @@ pub fn check_update(
     old: &OperatingSystemProfileSpec,
     new: &OperatingSystemProfileSpec,
 ) -> Result<(), ProfileRefused> {
-    let expands = thin::is_thin(old) && new.extends.is_none();
+    let expands = thin::names_content(old) && new.extends.is_none();
     if old != new && old.version == new.version && !expands {
         return Err(ProfileRefused::SameVersion);
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use osm_render::thin::thin;
+use osm_render::thin::{content_name, thin};
 
 fn a_profile() -> Value {
     json!({
@@ -138,7 +138,7 @@ fn a_changed_profile_needs_another_version() {
         };
         assert_eq!(check_update(&old, &changed), Ok(()), "{version}");
     }
-    let thin = thin("osp", &old);
+    let thin = thin(content_name("osp", &old), &old);
     assert_eq!(check_update(&thin, &old), Ok(()), "it becomes whole");
     let refused = check_update(&old, &thin);
     assert_eq!(refused, Err(ProfileRefused::SameVersion));
