@@ -1,7 +1,7 @@
 //! The contents of default profiles in the manager's namespace: an object for each content, which
 //! the thin profiles of all tenants name. A release with other versions reads them there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kube::{
     Api, Client, ResourceExt,
@@ -26,6 +26,8 @@ pub struct DefaultContents {
     pub namespace: String,
     read: Api<DeserializeGuard<OperatingSystemProfile>>,
     write: Api<OperatingSystemProfile>,
+    /// The objects that were there when the process first needed one.
+    found: OnceCell<BTreeSet<String>>,
     ours: HashMap<String, Content>,
 }
 
@@ -51,6 +53,7 @@ impl DefaultContents {
             namespace: namespace.to_owned(),
             read: Api::namespaced(client.clone(), namespace),
             write: Api::namespaced(client, namespace),
+            found: OnceCell::new(),
             ours: ours.collect(),
         }
     }
@@ -60,7 +63,7 @@ impl DefaultContents {
     ///
     /// # Errors
     ///
-    /// The call fails, and may succeed next time.
+    /// A call fails, and may succeed next time.
     pub async fn keep(&self, default: &DefaultProfile) -> Result<Option<&str>, kube::Error> {
         let Some(content) = self.ours.get(&default.name) else {
             return Ok(None);
@@ -70,12 +73,30 @@ impl DefaultContents {
         Ok(is_kept.then_some(&content.name))
     }
 
+    async fn find(&self) -> Result<BTreeSet<String>, kube::Error> {
+        let labelled = ListParams::default().labels(DEFAULT_PROFILE);
+        match self.write.list_metadata(&labelled).await {
+            Ok(found) => Ok(found.iter().map(ResourceExt::name_any).collect()),
+            // Then it may not write either, and says so.
+            Err(error) if pages::is_forbidden(&error) => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn write(
         &self,
         default: &DefaultProfile,
         content_name: &str,
     ) -> Result<bool, kube::Error> {
         let object = content_object(content_name);
+        if self
+            .found
+            .get_or_try_init(|| self.find())
+            .await?
+            .contains(&object)
+        {
+            return Ok(true);
+        }
         let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
         let profile = OperatingSystemProfile {
             metadata: ObjectMeta {
