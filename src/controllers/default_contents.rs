@@ -14,7 +14,7 @@ use crate::api::{
     names::{CONTENT_NAME, DEFAULT_PROFILE},
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
 };
-use crate::client::{pages, write};
+use crate::client::{connect::Clients, pages, permits::Priority, write};
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::thin::{content_name, content_object, parse_content_name};
 use crate::telemetry::chain::chain;
@@ -25,7 +25,6 @@ pub struct DefaultContents {
     /// The manager's namespace.
     pub namespace: String,
     read: Api<DeserializeGuard<OperatingSystemProfile>>,
-    write: Api<OperatingSystemProfile>,
     /// The objects that were there when the process first needed one.
     found: OnceCell<BTreeSet<String>>,
     ours: HashMap<String, Content>,
@@ -51,31 +50,35 @@ impl DefaultContents {
         });
         Self {
             namespace: namespace.to_owned(),
-            read: Api::namespaced(client.clone(), namespace),
-            write: Api::namespaced(client, namespace),
+            read: Api::namespaced(client, namespace),
             found: OnceCell::new(),
             ours: ours.collect(),
         }
     }
 
-    /// Ensures that the content of a default profile is there, once per process. Returns its name
-    /// for a thin profile; `None` if it may not be written.
+    /// Ensures that the content of a default profile is there, once per process. `home` has the
+    /// budget and the fence of the tenant that needs it. Returns the content's name for a thin
+    /// profile; `None` if it may not be written.
     ///
     /// # Errors
     ///
     /// A call fails, and may succeed next time.
-    pub async fn keep(&self, default: &DefaultProfile) -> Result<Option<&str>, kube::Error> {
+    pub async fn keep(
+        &self,
+        default: &DefaultProfile,
+        home: &Clients,
+    ) -> Result<Option<&str>, kube::Error> {
         let Some(content) = self.ours.get(&default.name) else {
             return Ok(None);
         };
-        let write = || self.write(default, &content.name);
+        let write = || self.write((default, &content.name), home);
         let is_kept = content.is_kept.get_or_try_init(write).await?;
         Ok(is_kept.then_some(&content.name))
     }
 
     async fn find(&self) -> Result<BTreeSet<String>, kube::Error> {
         let labelled = ListParams::default().labels(DEFAULT_PROFILE);
-        match self.write.list_metadata(&labelled).await {
+        match self.read.list_metadata(&labelled).await {
             Ok(found) => Ok(found.iter().map(ResourceExt::name_any).collect()),
             // Then it may not write either, and says so.
             Err(error) if pages::is_forbidden(&error) => Ok(BTreeSet::new()),
@@ -85,8 +88,8 @@ impl DefaultContents {
 
     async fn write(
         &self,
-        default: &DefaultProfile,
-        content_name: &str,
+        (default, content_name): (&DefaultProfile, &str),
+        home: &Clients,
     ) -> Result<bool, kube::Error> {
         let object = content_object(content_name);
         if self
@@ -107,7 +110,9 @@ impl DefaultContents {
             },
             spec: default.spec.clone(),
         };
-        match write::create(&self.write, &profile).await {
+        let paid = home.paid(Priority::High).await;
+        let api: Api<OperatingSystemProfile> = Api::namespaced(paid, &self.namespace);
+        match write::create(&api, &profile).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
             Err(error) if pages::is_forbidden(&error) => {
                 let (namespace, error) = (&self.namespace, chain(&error).to_string());

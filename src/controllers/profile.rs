@@ -231,7 +231,9 @@ async fn install_one(
         // Without it, a release with another version could not serve the tenant.
         Verdict::Current if profiles.is_thin(namespace, &default.name) => {
             if let Some(contents) = &context.contents {
-                contents.keep(default).await?;
+                contents
+                    .keep(default, &context.engagement.home.clients)
+                    .await?;
             }
         }
         Verdict::Current => {}
@@ -314,7 +316,11 @@ async fn form<'a>(
     let may_be_thin = context.default_profile_settings().content == DefaultProfileContent::Thin
         && context.engagement.predecessor == Predecessor::None;
     let kept = match &context.contents {
-        Some(contents) if may_be_thin => contents.keep(default).await?,
+        Some(contents) if may_be_thin => {
+            contents
+                .keep(default, &context.engagement.home.clients)
+                .await?
+        }
         _ => None,
     };
     Ok(move || match kept {

@@ -395,10 +395,11 @@ pub async fn follow(
         .apis::<DeserializeGuard<OperatingSystemProfile>>(&client)
         .into_iter();
     let watches = apis.map(|(limit, api)| {
-        // A default profile has about 40 KiB; a page stays below a megabyte.
+        // A thin default profile has about a kibibyte, and a whole one 40: a page has at most half
+        // of what is read of one.
         let watch = move |page| watcher(api.clone(), watcher::Config::default().page_size(page));
         let objects_max = health.as_ref().map(|_| PROFILES_MAX);
-        let events = relisted(RELIST_PROFILES, 20, watch, list_of_at_most(objects_max));
+        let events = relisted(RELIST_PROFILES, 100, watch, list_of_at_most(objects_max));
         let mut follower = Follower {
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),

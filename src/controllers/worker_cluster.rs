@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::{
     condition::ConditionType,
-    reason::Reason,
+    reason::{Reason, Severity},
     worker_cluster::{WorkerCluster, WorkerClusterStatus},
 };
 use crate::client::{recurring::Recurring, retry_delay::RetryDelay, tenant_status::ConditionLog};
@@ -29,6 +29,9 @@ use crate::telemetry::chain::chain;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Steps on the way to being served are written at most this often. A fleet that starts would
+/// otherwise write several of each tenant.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest delay between writes of the same status, while another program keeps changing it.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
 /// An Event is emitted after this long only. A server that restarts is back by then.
@@ -44,6 +47,8 @@ pub async fn report(reporting: Reporting) {
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
+        written_at: None,
+        is_held_back: false,
         warn_at: None,
         warned: None,
         has_warned: false,
@@ -61,6 +66,7 @@ pub async fn report(reporting: Reporting) {
             () = reporting.registered.status.changed() => {}
             Ok(()) = worker_cluster.changed() => {}
             () = sleep_until(next), if must_retry => {}
+            () = sleep_until(writer.progress_due()), if writer.is_held_back => {}
             () = sleep_until(writer.warn_at.unwrap_or(next)), if writer.warn_at.is_some() => {
                 Box::pin(writer.warn()).await;
                 continue;
@@ -90,6 +96,7 @@ pub async fn report(reporting: Reporting) {
         }
     }
     // This is the last chance to write it: the cluster's task has ended.
+    writer.written_at = None;
     let last = async {
         let mut delay = RetryDelay::default();
         while let Err(error) = Box::pin(writer.write()).await {
@@ -105,6 +112,9 @@ pub async fn report(reporting: Reporting) {
 struct Writer<'a> {
     reporting: &'a Reporting,
     written: Option<Written>,
+    written_at: Option<Instant>,
+    /// True if a step is not written yet.
+    is_held_back: bool,
     /// When to emit an Event, if the cluster is still not connected.
     warn_at: Option<Instant>,
     /// When the last such Event was emitted.
@@ -181,13 +191,15 @@ impl Writer<'_> {
         } else if !was_lost {
             self.warn_at = Some(Instant::now() + WARN_AFTER);
         }
-        if is_same {
+        let news = news(before, &wanted);
+        let is_step = is_on_the_way(before) && is_on_the_way(&wanted) && news.is_empty();
+        self.is_held_back = !is_same && is_step && Instant::now() < self.progress_due();
+        if is_same || self.is_held_back {
             return Ok(INTERVAL);
         }
         let namespace = own.namespace().unwrap_or_default();
         let api: Api<WorkerCluster> =
             Api::namespaced(self.reporting.management.client(), &namespace);
-        let news = news(before, &wanted);
         let is_first = before.served.is_none();
         let is_well = (is_first || self.has_warned) && is_ready_again(before, &wanted);
         let patch = json!({
@@ -199,6 +211,7 @@ impl Writer<'_> {
         let patched = api
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
+        self.written_at = Some(Instant::now());
         self.tell(&own, (&news, is_well)).await;
         let before = self.written.replace(Written {
             uid: own.uid(),
@@ -216,6 +229,12 @@ impl Writer<'_> {
         }
         self.again.reset();
         Ok(INTERVAL)
+    }
+
+    /// Returns when the next step may be written.
+    fn progress_due(&self) -> Instant {
+        self.written_at
+            .map_or_else(Instant::now, |at| at + PROGRESS_INTERVAL)
     }
 
     /// Emits an Event about a lost connection.
@@ -257,6 +276,18 @@ impl Writer<'_> {
         };
         let known = (&*self.reporting.registered.status, &self.reporting.clock);
         events::publish(&self.reporting.management, known, (own, occurrence)).await;
+    }
+}
+
+/// Returns true if the tenant, or one of its machine deployments, is on the way to being served,
+/// and nobody has to act.
+fn is_on_the_way(status: &WorkerClusterStatus) -> bool {
+    let ready = ConditionType::Ready.find_in(&status.conditions);
+    let reason = ready.and_then(|it| Reason::named(&it.reason));
+    let served = status.served.as_deref().and_then(|it| it.split_once('/'));
+    match reason {
+        Some(Reason::Ready) => served.is_some_and(|(served, all)| served != all),
+        reason => reason.is_some_and(|it| it.severity() == Severity::Pending),
     }
 }
 

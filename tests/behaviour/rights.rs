@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION, TOKEN_LABEL};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use osm::api::names::{CLOUD_INIT_SETTINGS, DEFAULT_PROFILE, FETCHER, REVISION, TOKEN_LABEL};
+use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
 use crate::administrator::{create, delete, find, merge};
@@ -58,6 +59,7 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
 ) {
     let stage = Stage::open(world, "rights");
     let tenant = stage.tenant().await;
+    lose_contents(world).await;
     let begun = Timestamp::now();
     let manager = begin_without_a_namespace(&stage, &tenant).await;
     let entitled = Timestamp::now();
@@ -94,6 +96,16 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
         "nothing has used:\n{}",
         unused.join("\n")
     );
+}
+
+/// Other scenarios have written the contents of default profiles.
+async fn lose_contents(world: &World) {
+    let contents: Api<OperatingSystemProfile> =
+        Api::namespaced(world.management.admin().await, LEASES);
+    let labelled = ListParams::default().labels(DEFAULT_PROFILE);
+    let params = DeleteParams::default();
+    let deleted = contents.delete_collection(&params, &labelled).await;
+    drop(ok(deleted, "an administrator may delete"));
 }
 
 /// The namespace of the Secrets is missing, and our roles in it with it: the manager makes it, and

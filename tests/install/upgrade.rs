@@ -52,6 +52,23 @@ async fn two_builds_serve_one_after_the_other_and_side_by_side() {
         return there_and_back(Path::new(OSM)).await;
     };
     there_and_back(&other).await;
+    thin_profiles_are_kept(&other).await;
+}
+
+/// An older build may not know them: then it makes nothing of them, and this one goes on.
+async fn thin_profiles_are_kept(other: &Path) {
+    let this = Path::new(OSM);
+    let site = Site::fresh().await;
+    let before = site.serve(this, "this").await;
+    let documents = site.documents().await;
+    before.stop().await;
+    let alone = site.try_to_serve(other, "other").await;
+    assert_eq!(site.documents().await, documents, "by the other build");
+    let beside = site.start(this, "this").await;
+    alone.stop().await;
+    site.is_served().await;
+    assert_eq!(site.documents().await, documents, "by this build again");
+    beside.stop().await;
 }
 
 /// Another build serves, then this one beside it, then this one alone, and the other one again.

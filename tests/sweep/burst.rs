@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fake_cluster::{Cluster, Fault, Matcher, object};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
 use kube::{Api, api::DeleteParams};
 use osm::api::machine_deployment::MachineDeployment;
 use tokio::time::{Instant, sleep};
@@ -95,4 +95,29 @@ async fn a_burst_of_a_lone_tenant_is_served_and_deleted_as_fast_as_in_drop_in_mo
             "{what} in {fleet:?}, and in {alone:?} in drop-in mode"
         );
     }
+}
+
+/// Each second had one, until the last machine deployment was served.
+#[tokio::test(start_paused = true)]
+async fn a_first_start_that_takes_its_time_writes_few_statuses_and_the_last_at_once() {
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    for index in 0..COUNT {
+        put(berlin, fixtures::a_machine_deployment(&name(index)));
+    }
+    let slow = Matcher::on(&[Verb::Create], "secrets");
+    berlin.inject(slow, Fault::Delay(Duration::from_secs(2)));
+    let process = world.start();
+    let begun = Instant::now();
+    berlin.wait_until(is_served).await;
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(10), "it has time: {took:?}");
+    sleep(Duration::from_secs(5)).await;
+    let status = world.own("berlin")["status"].clone();
+    assert_eq!(status["served"], format!("{COUNT}/{COUNT}"), "{status}");
+    let mut patches = world.management.audit();
+    patches.retain(|it| it.verb == Verb::Patch);
+    patches.retain(|it| it.target.subresource == "status");
+    assert!((2..=4).contains(&patches.len()), "{}", patches.len());
+    process.stop().await;
 }

@@ -174,9 +174,9 @@ async fn a_list_that_expires_between_two_pages_starts_over_and_loses_nothing() {
     let (world, process, life) = Scenario::Provisioning.settled_with_life().await;
     let before = snapshot::take(&world);
     // `own`, which the machine deployment uses, stands on the second page.
-    let profiles = (0..25).map(|number| {
+    let profiles = (0..110).map(|number| {
         let mut profile = fixtures::a_profile("berlin", "v1.0.0", "text\n");
-        let name = json!(format!("a{number:02}"));
+        let name = json!(format!("a{number:03}"));
         set(&mut profile, "/metadata/name", name);
         put(&world.management, profile)
     });

@@ -5,7 +5,10 @@
 //! what it dates. Texts of tenants and their clusters are truncated here: all WorkerClusters share
 //! one watch, and one status of many megabytes would end it for the whole fleet.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -101,7 +104,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         condition.last_transition_time = transition(condition, &before.conditions, now);
         condition.observed_generation = generation;
     }
-    let served = served(&entries);
+    let served = served(&entries, untried(report, &entries));
     let outdated = outdated(&entries);
     let fleet = report.fleet.clone().or_else(|| before.fleet());
     truncated(WorkerClusterStatus {
@@ -375,11 +378,20 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
     ConditionState::wrong(Reason::SomeNotServed, message)
 }
 
-fn served(entries: &[MachineDeploymentEntry]) -> String {
+/// Returns how many machine deployments exist that nothing is known of yet.
+fn untried(report: &Report, entries: &[MachineDeploymentEntry]) -> usize {
+    let known: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
+    let existing = report.existing.iter().flatten();
+    existing
+        .filter(|name| !known.contains(name) && !report.ignored.contains(*name))
+        .count()
+}
+
+fn served(entries: &[MachineDeploymentEntry], untried: usize) -> String {
     let served = entries
         .iter()
         .filter(|entry| entry.state == MachineDeploymentState::Served);
-    format!("{}/{}", served.count(), entries.len())
+    format!("{}/{}", served.count(), entries.len() + untried)
 }
 
 fn outdated(entries: &[MachineDeploymentEntry]) -> u32 {

@@ -15,7 +15,7 @@ use loadtest::control_plane::{ControlPlane, Params};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM};
-use osm::api::worker_cluster::WorkerCluster;
+use osm::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -184,25 +184,44 @@ impl Site {
         manager
     }
 
-    /// Registers a new kubeconfig, and waits until the tenant is served by it, by any build.
+    /// Starts a build, and waits until it has tried to serve the tenant.
+    pub async fn try_to_serve(&self, osm: &Path, instance: &str) -> Manager {
+        let manager = self.start(osm, instance).await;
+        let tried = |status: &WorkerClusterStatus| {
+            let mut conditions = status.conditions.iter();
+            let is_tried = |reason: &str| ["Ready", "SomeNotServed"].contains(&reason);
+            conditions.any(|it| it.type_ == "Ready" && is_tried(&it.reason))
+        };
+        self.until_engaged_and("it is tried", tried).await;
+        manager
+    }
+
+    /// Waits until the tenant is served, by any build.
     pub async fn is_served(&self) {
+        let is_served = |status: &WorkerClusterStatus| {
+            let mut conditions = status.conditions.iter();
+            let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+            is_ready && status.served.as_deref() == Some(SERVED)
+        };
+        self.until_engaged_and("it is served", is_served).await;
+    }
+
+    /// Registers a new kubeconfig, and waits until the status is so, and of that kubeconfig.
+    async fn until_engaged_and(&self, what: &str, is_so: fn(&WorkerClusterStatus) -> bool) {
         let observed = |own: &WorkerCluster| own.status.as_ref()?.observed_kubeconfig.clone();
         let before = observed(&self.own().await);
         self.register().await;
-        let is_served = |own: Option<&WorkerCluster>| {
+        let is_so = move |own: Option<&WorkerCluster>| {
             let status = own.and_then(|own| own.status.as_ref());
-            let mut conditions = status.iter().flat_map(|it| &it.conditions);
-            let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
             let by = own.and_then(observed);
-            let served = status.and_then(|it| it.served.as_deref());
-            is_ready && by.is_some() && by != before && served == Some(SERVED)
+            by.is_some() && by != before && status.is_some_and(is_so)
         };
         let own = self.worker_clusters().await;
-        self.until("it is served", await_condition(own, NAME, is_served))
-            .await;
+        self.until(what, await_condition(own, NAME, is_so)).await;
     }
 
-    async fn start(&self, osm: &Path, instance: &str) -> Manager {
+    /// Starts a build, and waits for nothing.
+    pub async fn start(&self, osm: &Path, instance: &str) -> Manager {
         let log = fs::File::options()
             .create(true)
             .append(true)
