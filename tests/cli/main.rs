@@ -150,7 +150,8 @@ fn a_bill_says_where_it_comes_from() {
 fn the_version_names_release_and_commit() {
     let ran = Folder::new().osm("version");
     let release = env!("CARGO_PKG_VERSION");
-    assert_eq!(ran.stdout, format!("osm {release}\ncommit unknown\n"));
+    let commit = "commit unknown (OSM_COMMIT was not set when this was built)";
+    assert_eq!(ran.stdout, format!("osm {release}\n{commit}\n"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
