@@ -149,12 +149,8 @@ fn a_bill_says_where_it_comes_from() {
 #[test]
 fn the_version_names_release_and_commit() {
     let ran = Folder::new().osm("version");
-    let expected = concat!(
-        "osm ",
-        env!("CARGO_PKG_VERSION"),
-        "\ncommit unknown (OSM_COMMIT was not"
-    );
-    assert!(ran.stdout.starts_with(expected), "{ran:?}");
+    let start = concat!("osm ", env!("CARGO_PKG_VERSION"), "\ncommit unknown (");
+    assert!(ran.stdout.starts_with(start), "{ran:?}");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
