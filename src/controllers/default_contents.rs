@@ -92,12 +92,8 @@ impl DefaultContents {
         home: &Clients,
     ) -> Result<bool, kube::Error> {
         let object = content_object(content_name);
-        if self
-            .found
-            .get_or_try_init(|| self.find())
-            .await?
-            .contains(&object)
-        {
+        let found = self.found.get_or_try_init(|| self.find()).await?;
+        if found.contains(&object) {
             return Ok(true);
         }
         let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);

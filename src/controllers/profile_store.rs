@@ -437,7 +437,7 @@ struct Follower {
     store: Arc<ProfileStore>,
     subscriptions: Arc<Subscriptions>,
     limit: Option<String>,
-    /// The contents there are no profiles of a tenant.
+    /// Its objects belong to no tenant, and would be charged to the manager's namespace.
     contents: Option<Arc<DefaultContents>>,
     listed: BTreeSet<Key>,
     is_complete: bool,

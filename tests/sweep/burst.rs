@@ -112,6 +112,7 @@ async fn a_first_start_that_takes_its_time_writes_few_statuses_and_the_last_at_o
     berlin.wait_until(is_served).await;
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(10), "it has time: {took:?}");
+    // Soon, and not with the next step.
     sleep(Duration::from_secs(5)).await;
     let status = world.own("berlin")["status"].clone();
     assert_eq!(status["served"], format!("{COUNT}/{COUNT}"), "{status}");

@@ -52,6 +52,11 @@ fn a_tenant(world: &World, tenant: &str, spec: Value) {
     deploy(world.worker(tenant), "workers");
 }
 
+/// The tenant stays with the version that it has.
+fn manual() -> Value {
+    json!({"rollout": {"defaultProfiles": "Manual"}})
+}
+
 fn deploy(worker: &Cluster, name: &str) {
     let mut machine_deployment = fixtures::a_machine_deployment(name);
     annotate(&mut machine_deployment, fixtures::PROFILE, UBUNTU);
@@ -82,12 +87,14 @@ async fn tenants_share_one_content_and_become_whole_without_a_rotation() {
     let before = secrets(world.worker("berlin"));
     world.change_own("berlin", |own| {
         set(own, "/spec/defaultProfileContent", json!("Whole"));
+        // Also where none is installed any more.
+        set(own, "/spec/defaultProfiles", json!("Disabled"));
     });
     world.settle().await;
     assert_eq!(profile(&world, "berlin", UBUNTU)["spec"], shared);
     assert_eq!(secrets(world.worker("berlin")), before);
     let installed = world.condition("berlin", "ProfilesInstalled");
-    assert_eq!(installed["reason"], "Installed", "{installed}");
+    assert_eq!(installed["reason"], "Disabled", "{installed}");
     process.stop().await;
 }
 
@@ -95,11 +102,7 @@ async fn tenants_share_one_content_and_become_whole_without_a_rotation() {
 #[tokio::test(start_paused = true)]
 async fn a_version_of_another_release_is_read_in_the_managers_namespace() {
     let mut world = World::new(&["berlin"]);
-    a_tenant(
-        &world,
-        "berlin",
-        json!({"rollout": {"defaultProfiles": "Manual"}}),
-    );
+    a_tenant(&world, "berlin", manual());
     let old = world.default_profiles.clone();
     let new = fixtures::default_profiles("v2.0.0", "newer\n");
     let process = world.start_settled().await;
@@ -156,11 +159,7 @@ fn lose_contents(world: &World) -> Value {
 #[tokio::test(start_paused = true)]
 async fn where_a_content_is_gone_what_stands_is_kept_until_it_is_back() {
     let mut world = World::new(&["berlin"]);
-    a_tenant(
-        &world,
-        "berlin",
-        json!({"rollout": {"defaultProfiles": "Manual"}}),
-    );
+    a_tenant(&world, "berlin", manual());
     let process = world.start_settled().await;
     process.stop().await;
     let before = secrets(world.worker("berlin"));
@@ -219,11 +218,7 @@ async fn another_content_of_the_same_version_rotates_nothing() {
 #[tokio::test(start_paused = true)]
 async fn contents_are_waited_for_before_anything_is_reconciled() {
     let mut world = World::new(&["berlin"]);
-    a_tenant(
-        &world,
-        "berlin",
-        json!({"rollout": {"defaultProfiles": "Manual"}}),
-    );
+    a_tenant(&world, "berlin", manual());
     let process = world.start_settled().await;
     process.stop().await;
     world.default_profiles = fixtures::default_profiles("v2.0.0", "newer\n");
