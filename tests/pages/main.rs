@@ -20,6 +20,8 @@ mod pod;
 #[path = "../shape/docs/shell.rs"]
 mod shell;
 #[cfg(test)]
+mod typed;
+#[cfg(test)]
 mod walk;
 
 /// The only command that needs a network with more in it than this machine.

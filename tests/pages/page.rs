@@ -1,14 +1,11 @@
-//! The commands of a page.
+//! The pages, and where each begins and ends.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::shell;
-
-/// What stands behind a command that something else takes the place of here.
-const NOT_TESTED: &str = "# not tested";
+use super::typed::{self, Typed};
 
 /// A page, by its name below `docs`.
 #[derive(Clone, Copy, Debug)]
@@ -52,33 +49,14 @@ pub const PAGES: [Page; 4] = [
     },
 ];
 
-/// One command.
-#[derive(Debug)]
-pub struct Line {
-    /// As it is typed, in one line and without the comment.
-    pub line: String,
-    /// Whether the page says that it runs here.
-    pub is_tested: bool,
-}
-
 impl Page {
-    /// The commands of its `sh` blocks, in order.
-    pub fn commands(self) -> anyhow::Result<Vec<Line>> {
+    /// Its commands, in order.
+    pub fn commands(self) -> anyhow::Result<Vec<Typed>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("docs")
             .join(self.name);
-        let page = fs::read_to_string(&path).with_context(|| self.name)?;
-        let lines = shell::lines(&page);
-        let lines = lines.iter().filter(|line| !line.is_empty());
-        Ok(lines
-            .map(|line| {
-                let command = line.strip_suffix(NOT_TESTED);
-                let words = command.unwrap_or(line).split_whitespace();
-                Line {
-                    is_tested: command.is_none(),
-                    line: words.collect::<Vec<_>>().join(" "),
-                }
-            })
-            .collect())
+        Ok(typed::commands(
+            &fs::read_to_string(&path).with_context(|| self.name)?,
+        ))
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use loadtest::control_plane::{ControlPlane, Params};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -19,95 +19,11 @@ use tokio::task::JoinSet;
 use crate::image::{self, Image};
 use crate::page::{Page, Start};
 use crate::pod::{self, Pod};
+use crate::typed::{self, MANAGEMENT, StandIn, WORKER};
 
-const MANAGEMENT: &str = "management";
-const WORKER: &str = "worker";
 /// Where pods reach the worker cluster of kind, which has a name there, and that of k3s.
 const KIND: (&str, &str) = ("192.0.2.10:6443", "berlin-control-plane");
 const K3S: (&str, &str) = ("192.0.2.20:6443", "192.0.2.20");
-
-/// What takes the place of a command that cannot run here.
-#[derive(Clone, Copy, Debug)]
-enum StandIn {
-    /// A control plane of a cluster, in place of one with nodes.
-    Cluster(&'static str),
-    /// The administrator's kubeconfig of the worker cluster, as a file.
-    WorkerKubeconfig,
-    /// The same, with the address that other machines reach.
-    WorkerKubeconfigOutside,
-    /// The administrator's kubeconfig of the management cluster, as a file.
-    ManagementKubeconfig,
-    /// The image's root folder, in place of a runtime's store.
-    Import,
-    /// A process in namespaces, in place of a pod of a kubelet.
-    Pod,
-    /// What a backup has of a namespace: no status, and nothing of the cluster's own.
-    Backup,
-    /// Another management cluster, in place of the one that is there.
-    AnotherManagement,
-    /// What was backed up is created again.
-    Restore,
-}
-
-/// The only commands that a page may call not tested.
-const STAND_INS: [(&str, StandIn); 14] = [
-    (
-        "kind create cluster --name management",
-        StandIn::Cluster(MANAGEMENT),
-    ),
-    (
-        "kind create cluster --name berlin",
-        StandIn::Cluster(WORKER),
-    ),
-    (
-        "kind load image-archive target/image/osm.oci.tar --name management",
-        StandIn::Import,
-    ),
-    (
-        "kubectl --context kind-management -n operating-system-manager \
-         rollout status deployment/operating-system-manager",
-        StandIn::Pod,
-    ),
-    (
-        "kind get kubeconfig --name berlin > berlin.kubeconfig",
-        StandIn::WorkerKubeconfig,
-    ),
-    (
-        "sudo sed 's/127.0.0.1/192.0.2.20/' /etc/rancher/k3s/k3s.yaml > berlin.kubeconfig",
-        StandIn::WorkerKubeconfigOutside,
-    ),
-    (
-        "sudo cat /etc/rancher/k3s/k3s.yaml > management.kubeconfig",
-        StandIn::ManagementKubeconfig,
-    ),
-    (
-        "sudo k3s ctr images import target/image/osm.oci.tar",
-        StandIn::Import,
-    ),
-    (
-        "kubectl -n operating-system-manager rollout status deployment/operating-system-manager",
-        StandIn::Pod,
-    ),
-    (
-        "kubectl -n operating-system-manager rollout undo deployment/operating-system-manager",
-        StandIn::Pod,
-    ),
-    (
-        "velero backup create osm --include-namespaces tenant-berlin",
-        StandIn::Backup,
-    ),
-    (
-        "kubectl config use-context new-management",
-        StandIn::AnotherManagement,
-    ),
-    ("velero restore create --from-backup osm", StandIn::Restore),
-    (
-        "kubectl config use-context other-management",
-        StandIn::AnotherManagement,
-    ),
-];
-/// It stands twice: on the worker cluster's machine and then on the other.
-const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
 
 /// Runs every command, and looks at what the last one prints.
 pub async fn walk(page: Page) -> anyhow::Result<()> {
@@ -149,7 +65,7 @@ struct Walk {
     // Before its cluster goes.
     pod: Option<Pod>,
     exported: String,
-    backup: Vec<String>,
+    backups: BTreeMap<&'static str, Vec<String>>,
     kubeconfigs: Vec<PathBuf>,
     forwarders: JoinSet<()>,
 }
@@ -175,7 +91,7 @@ impl Walk {
             is_imported: false,
             pod: None,
             exported: String::new(),
-            backup: Vec::new(),
+            backups: BTreeMap::new(),
             kubeconfigs: Vec::new(),
             forwarders: JoinSet::new(),
         })
@@ -222,16 +138,12 @@ impl Walk {
 
     /// Does what stands in for a command.
     async fn replace(&mut self, line: &str) -> anyhow::Result<()> {
-        let known = STAND_INS.iter().find(|(it, _)| *it == line);
-        let stand_in = match known {
-            Some((_, stand_in)) => *stand_in,
-            None if line == K3S_INSTALL && self.planes.is_empty() => StandIn::Cluster(WORKER),
-            None if line == K3S_INSTALL => StandIn::Cluster(MANAGEMENT),
-            None => bail!("nothing takes its place here: it must run, or have a stand-in"),
-        };
+        let stand_in = typed::stand_in(line).context("nothing takes its place here")?;
         println!("$ {line}   # {stand_in:?}");
         match stand_in {
             StandIn::Cluster(name) => self.start(name).await,
+            StandIn::NextCluster if self.planes.is_empty() => self.start(WORKER).await,
+            StandIn::NextCluster => self.start(MANAGEMENT).await,
             StandIn::WorkerKubeconfig => {
                 let kubeconfig = self.plane(WORKER)?.admin_kubeconfig();
                 self.write("berlin.kubeconfig", &kubeconfig)
@@ -251,16 +163,22 @@ impl Walk {
                 self.import()
             }
             StandIn::Pod => self.start_pod().await,
-            StandIn::Backup => self.back_up().await,
+            StandIn::Backup(name, namespace, kinds) => {
+                let objects = self.back_up(namespace, kinds).await?;
+                self.backups.insert(name, objects);
+                Ok(())
+            }
             StandIn::AnotherManagement => {
                 self.pod.take().context("no pod runs")?.stop().await?;
                 self.planes.remove(MANAGEMENT);
                 self.start(MANAGEMENT).await
             }
-            StandIn::Restore => {
-                let backup = self.backup.join("\n---\n");
+            StandIn::Restore(name) => {
+                let backup = self.backups.get(name).context("nothing was backed up")?;
+                let backup = backup.join("\n---\n");
                 Ok(self.plane(MANAGEMENT)?.apply_yaml(&backup).await?)
             }
+            StandIn::AnotherTest => Ok(()),
         }
     }
 
@@ -318,11 +236,10 @@ impl Walk {
         Ok(documents)
     }
 
-    async fn back_up(&mut self) -> anyhow::Result<()> {
-        let all = "namespaces/tenant-berlin";
-        let of_namespace = "secrets,workerclusters,operatingsystemprofiles,operatingsystemconfigs";
-        for what in [all, of_namespace] {
-            let list = format!("kubectl get {what} -n tenant-berlin -o json");
+    async fn back_up(&mut self, namespace: &str, kinds: &[&str]) -> anyhow::Result<Vec<String>> {
+        let mut backup = Vec::new();
+        for kind in kinds {
+            let list = format!("kubectl get {kind} -n {namespace} -o json");
             let listed: Value = serde_json::from_str(&self.run(&list).await?)?;
             let objects = match listed["items"].as_array() {
                 Some(items) => items.clone(),
@@ -337,10 +254,10 @@ impl Walk {
                 metadata.retain(|key, _| {
                     ["name", "namespace", "labels", "annotations"].contains(&key.as_str())
                 });
-                self.backup.push(object.to_string());
+                backup.push(object.to_string());
             }
         }
-        Ok(())
+        Ok(backup)
     }
 
     fn import(&mut self) -> anyhow::Result<()> {

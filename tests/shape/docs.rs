@@ -6,8 +6,20 @@ mod commands;
 mod compatibility;
 mod console;
 mod index;
+#[expect(
+    dead_code,
+    reason = "where a page begins and ends matters only where it runs"
+)]
+#[path = "../pages/page.rs"]
+mod page_to_run;
 mod reasons_page;
 mod shell;
+#[expect(
+    dead_code,
+    reason = "what a stand-in does matters only where pages run"
+)]
+#[path = "../pages/typed.rs"]
+mod typed;
 mod worker_cluster;
 
 use std::{

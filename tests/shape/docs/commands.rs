@@ -51,6 +51,20 @@ fn every_command_that_a_page_says_to_type_can_be_typed() {
 }
 
 #[test]
+fn every_command_that_is_not_tested_has_a_stand_in() {
+    let mut known: BTreeSet<&str> = typed::STAND_INS.iter().map(|(line, _)| *line).collect();
+    for page in page_to_run::PAGES {
+        for command in page.commands().unwrap() {
+            let is_known = typed::stand_in(&command.line).is_some();
+            let name = page.name;
+            assert!(is_known || command.is_tested, "{name}: {}", command.line);
+            known.remove(command.line.as_str());
+        }
+    }
+    assert!(known.is_empty(), "no page has {known:?}");
+}
+
+#[test]
 fn every_file_that_a_page_names_exists() {
     let mut count = 0;
     for (path, page) in pages() {
