@@ -14,7 +14,7 @@ use super::{
     state::{
         foreign_writes::ForeignWrites, join_queue::JoinQueue, known_machines::KnownMachines,
         node_credentials::NodeCredentials, registry_credentials, rollout_slots::RolloutSlots,
-        tokens::Tokens,
+        tokens::Tokens, wanted_profiles::WantedProfiles,
     },
 };
 use crate::api::machine_deployment::MachineDeployment;
@@ -63,6 +63,8 @@ pub struct Context {
     pub rollout_slots: Arc<RolloutSlots>,
     /// The profiles of the fleet. Each reconcile decides which of them this tenant may use.
     pub profiles: Arc<ProfileStore>,
+    /// The default profiles that machine deployments wait for.
+    pub wanted_profiles: WantedProfiles,
     /// The machine deployments of the worker cluster.
     pub machine_deployments: Store<MachineDeployment>,
     /// The same machine deployments, by derived name and by age.

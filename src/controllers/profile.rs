@@ -1,7 +1,13 @@
 //! Installs the default profiles in the tenant's namespace and keeps them there: missing ones
 //! immediately, newer versions once the tenant has a rollout slot.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod kept;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -11,6 +17,7 @@ use kube::{
 };
 use tokio::{sync::Notify, time::timeout};
 
+use self::kept::{Kept, report_kept};
 use super::{
     adoption,
     context::Context,
@@ -19,16 +26,13 @@ use super::{
 };
 use crate::api::{
     condition::ConditionType,
-    names::{INSTALLED_CONTENT, PROFILE},
+    names::INSTALLED_CONTENT,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     reason::Reason,
-    worker_cluster::{DefaultProfileContent, DefaultProfiles, ProfileRollout, WorkerCluster},
+    worker_cluster::{DefaultProfileContent, DefaultProfiles, ProfileRollout},
 };
 use crate::client::{permits::Priority, retry_delay::RetryDelay, write};
-use crate::fleet::{
-    adoption::Predecessor,
-    events::{self, Occurrence},
-};
+use crate::fleet::adoption::Predecessor;
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
 };
@@ -104,58 +108,6 @@ async fn slot_changes(request: Option<&mut SlotRequest>, before: &SlotState) {
     }
 }
 
-/// The result of a pass: the default profiles that are not simply up to date.
-#[derive(Debug, Default)]
-struct Kept {
-    pace: ProfileRollout,
-    is_disabled: bool,
-    created: Vec<String>,
-    edited: Vec<String>,
-    newer: Vec<String>,
-    older: Vec<String>,
-    awaiting: Vec<String>,
-    overwritten: Vec<String>,
-}
-
-impl Kept {
-    /// Returns true if something waits for the tenant's slot.
-    fn waits(&self) -> bool {
-        !self.awaiting.is_empty() && self.pace == ProfileRollout::Waves
-    }
-
-    fn finding(&self, slot: &SlotState) -> ConditionState {
-        let reason = match (slot, self.pace) {
-            _ if self.is_disabled => Reason::Disabled,
-            _ if self.awaiting.is_empty() => Reason::Installed,
-            (_, ProfileRollout::Manual) => Reason::AwaitingApproval,
-            (SlotState::Paused(_), _) => Reason::RolloutPaused,
-            _ => Reason::AwaitingTurn,
-        };
-        let mut message = self.remarks();
-        if let (SlotState::Paused(why), Reason::RolloutPaused) = (slot, reason) {
-            message.push(why.clone());
-        }
-        ConditionState {
-            message: message.join("; "),
-            ..ConditionState::well(reason)
-        }
-    }
-
-    /// Returns remarks for people, as parts of a sentence.
-    fn remarks(&self) -> Vec<String> {
-        [
-            (&self.edited, "edited, and kept as found"),
-            (&self.newer, "of a newer release, and kept"),
-            (&self.older, "older than ours, and kept"),
-            (&self.awaiting, "to be replaced by a newer one"),
-        ]
-        .into_iter()
-        .filter(|(names, _)| !names.is_empty())
-        .map(|(names, what)| format!("{what}: {}", names.join(", ")))
-        .collect()
-    }
-}
-
 async fn install(
     context: &Context,
     defaults: &[DefaultProfile],
@@ -176,12 +128,34 @@ async fn install(
     if kept.is_disabled {
         return failure.map_or(Ok(kept), Err);
     }
-    for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
-        // A profile that cannot be installed does not delay the others.
-        let installed = install_one(context, default, (&settings, slot), &mut kept).await;
-        failure = failure.or(installed.err());
+    let wanted = defaults.iter().filter(|it| settings.wants(&it.name));
+    let mut left: VecDeque<_> = wanted.collect();
+    while let Some(default) = next(context, &mut left) {
+        match install_one(context, default, (&settings, slot), &mut kept).await {
+            Ok(Done::Yes) => {}
+            Ok(Done::Later) => left.push_back(default),
+            // A profile that cannot be installed does not delay the others.
+            Err(error) => failure = failure.or(Some(error)),
+        }
     }
     failure.map_or(Ok(kept), Err)
+}
+
+/// Takes the next default profile to install: one that a machine deployment waits for, if any.
+fn next<'a>(
+    context: &Context,
+    left: &mut VecDeque<&'a DefaultProfile>,
+) -> Option<&'a DefaultProfile> {
+    let is_wanted = |it: &&DefaultProfile| context.wanted_profiles.contains(&it.name);
+    left.remove(left.iter().position(is_wanted).unwrap_or_default())
+}
+
+/// Whether a default profile was dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Yes,
+    /// A machine deployment waits for another one.
+    Later,
 }
 
 async fn install_one(
@@ -189,11 +163,11 @@ async fn install_one(
     default: &DefaultProfile,
     (settings, slot): (&DefaultProfileSettings, &SlotState),
     kept: &mut Kept,
-) -> Result<(), kube::Error> {
+) -> Result<Done, kube::Error> {
     let namespace = &*context.engagement.home.namespace;
     let profiles = &context.profiles;
     if profiles.is_pinned(namespace, &default.name) {
-        return Ok(());
+        return Ok(Done::Yes);
     }
     let installed_content = profiles.installed_content(namespace, &default.name);
     let found = match profiles.get(namespace, &default.name) {
@@ -204,10 +178,7 @@ async fn install_one(
         None => None,
     };
     let Some((version, digest)) = found else {
-        if create(context, default).await? {
-            kept.created.push(default.name.clone());
-        }
-        return Ok(());
+        return create(context, default, kept).await;
     };
     let installed = Installed {
         version: &version,
@@ -251,7 +222,7 @@ async fn install_one(
         }
         Verdict::Upgrade | Verdict::Overwrite => kept.awaiting.push(versions()),
     }
-    Ok(())
+    Ok(Done::Yes)
 }
 
 /// Returns the version of a profile that cannot be decoded, and the content to evaluate it with. If
@@ -329,11 +300,34 @@ async fn form<'a>(
     })
 }
 
-/// Creates a default profile. Returns false if it exists already. The request has high priority,
-/// because a machine deployment may wait for the profile.
-async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
+/// Waits as [`paid`] does for the creation of a default profile, which has high priority only if a
+/// machine deployment waits for the profile. Returns `None` if one waits for another profile
+/// meanwhile.
+async fn paid_in_turn(
+    context: &Context,
+    default: &DefaultProfile,
+) -> Option<Api<OperatingSystemProfile>> {
+    let wanted = &context.wanted_profiles;
+    if wanted.contains(&default.name) {
+        return Some(paid(context, Priority::High).await);
+    }
+    tokio::select! {
+        biased;
+        api = paid(context, Priority::Low) => Some(api),
+        () = wanted.added() => None,
+    }
+}
+
+/// Creates a default profile, unless it exists already.
+async fn create(
+    context: &Context,
+    default: &DefaultProfile,
+    kept: &mut Kept,
+) -> Result<Done, kube::Error> {
     let form = form(context, default).await?;
-    let api: Api<OperatingSystemProfile> = paid(context, Priority::High).await;
+    let Some(api) = paid_in_turn(context, default).await else {
+        return Ok(Done::Later);
+    };
     let spec = form();
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
@@ -344,9 +338,13 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kub
         spec,
     };
     match write::create(&api, &profile).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
-        created => created.map(|_| true),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        created => {
+            created?;
+            kept.created.push(default.name.clone());
+        }
     }
+    Ok(Done::Yes)
 }
 
 /// Replaces the content that was evaluated, or content that cannot be decoded, with that of the
@@ -408,55 +406,4 @@ async fn write_spec(
     profile.managed_fields_mut().clear();
     let name = profile.name_any();
     write::replace(&api, &name, &profile).await.map(drop)
-}
-
-/// Emits Events about results that people may not expect: once for an edit that is kept, and each
-/// time that content is overwritten.
-async fn report_kept(context: &Context, kept: &Kept) {
-    let (tenant_status, own) = (
-        &context.engagement.tenant_status,
-        context.engagement.worker_cluster.borrow().clone(),
-    );
-    let Some(own) = own else { return };
-    let remarks = kept.remarks();
-    let edited = remarks.first().filter(|_| !kept.edited.is_empty());
-    if let Some(edited) = edited {
-        let in_memory = tenant_status.read(|report| {
-            let finding = report.findings.get(&ConditionType::ProfilesInstalled);
-            finding.is_some_and(|finding| finding.message.contains(edited.as_str()))
-        });
-        let conditions = own.status.iter().flat_map(|status| &status.conditions);
-        let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
-        if !in_memory && !in_status {
-            let note = format!("{}; {edited}", extend_instead(&kept.edited));
-            warn(context, &own, (Reason::DefaultProfileEdited, &note)).await;
-        }
-    }
-    if !kept.overwritten.is_empty() {
-        let profiles = kept.overwritten.join(", ");
-        let how = extend_instead(&kept.overwritten);
-        let note = format!("{how}; replaced by ours: {profiles}");
-        warn(context, &own, (Reason::DefaultProfileReplaced, &note)).await;
-    }
-}
-
-/// Says how to change a default profile so that its newer versions are still installed.
-fn extend_instead(profiles: &[String]) -> String {
-    let name = profiles.first().and_then(|it| it.split(' ').next());
-    let name = name.unwrap_or_default();
-    format!(
-        "to change {name}, create a profile of another name with spec.extends: {name}, and name it \
-         in the annotation {PROFILE}"
-    )
-}
-
-async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (Reason, &str)) {
-    let occurrence = Occurrence {
-        action: "InstallProfiles",
-        reason,
-        note,
-    };
-    let engagement = &context.engagement;
-    let known = (&*engagement.tenant_status, &engagement.shared.clock);
-    events::publish(&engagement.management, known, (own, occurrence)).await;
 }

@@ -38,7 +38,7 @@ use super::{
     state::{
         self, foreign_writes::ForeignWrites, join_queue::JoinQueue, known_machines::KnownMachines,
         node_credentials::NodeCredentials, registry_credentials::Refreshed,
-        rollout_slots::RolloutSlots, tokens::Tokens,
+        rollout_slots::RolloutSlots, tokens::Tokens, wanted_profiles::WantedProfiles,
     },
     subscriptions::{Subscriber, Subscriptions},
     tokens,
@@ -210,6 +210,7 @@ impl Controllers {
             contents: self.contents.clone(),
             rollout_slots: Arc::clone(&self.rollout_slots),
             profiles: Arc::clone(&self.profiles),
+            wanted_profiles: WantedProfiles::default(),
             index: Arc::new(MachineDeploymentIndex::new(
                 machine_deployments.clone(),
                 policy.machine_deployments_max,

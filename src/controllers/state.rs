@@ -8,3 +8,4 @@ pub mod node_credentials;
 pub mod registry_credentials;
 pub mod rollout_slots;
 pub mod tokens;
+pub mod wanted_profiles;

@@ -29,8 +29,8 @@ use crate::telemetry::chain::chain;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Steps on the way to being served are written at most this often. A fleet that starts would
-/// otherwise write several of each tenant.
+/// Steps on the way to being served are written at most this often, the first one this long after
+/// the beginning. A fleet that starts would otherwise write several of each tenant.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest delay between writes of the same status, while another program keeps changing it.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
@@ -47,7 +47,7 @@ pub async fn report(reporting: Reporting) {
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
-        written_at: None,
+        written_at: Some(Instant::now()),
         is_held_back: false,
         warn_at: None,
         warned: None,
@@ -282,8 +282,10 @@ impl Writer<'_> {
 /// Returns true if the tenant, or one of its machine deployments, is on the way to being served,
 /// and nobody has to act.
 fn is_on_the_way(status: &WorkerClusterStatus) -> bool {
-    let ready = ConditionType::Ready.find_in(&status.conditions);
-    let reason = ready.and_then(|it| Reason::named(&it.reason));
+    let Some(ready) = ConditionType::Ready.find_in(&status.conditions) else {
+        return true;
+    };
+    let reason = Reason::named(&ready.reason);
     let served = status.served.as_deref().and_then(|it| it.split_once('/'));
     match reason {
         Some(Reason::Ready) => served.is_some_and(|(served, all)| served != all),

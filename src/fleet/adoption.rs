@@ -158,14 +158,14 @@ async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> 
 async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let namespace = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await?;
-    let is_claimed = namespace.is_some_and(|found| found.annotations().contains_key(CLAIM));
-    if is_claimed || has_documents(worker).await? {
+    if namespace.is_some_and(|found| found.annotations().contains_key(CLAIM)) {
         return Ok(Predecessor::None);
     }
     let mut held = Held::of(worker);
     loop {
         match held.next().await {
             Ok(Some(page)) if page.is_empty() => {}
+            Ok(Some(_)) if has_documents(worker).await? => return Ok(Predecessor::None),
             Ok(Some(_)) => return Err(Obstacle::MayNotLook),
             Ok(None) => return Ok(Predecessor::None),
             Err(error) if is_not_served(&error) => return Ok(Predecessor::None),

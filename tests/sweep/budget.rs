@@ -42,15 +42,17 @@ fn a_busy_world() -> World {
     world
 }
 
+/// A budget of all tenants that is short.
+const SHORT: [&str; 2] = [
+    "--fleet-management-requests=5",
+    "--fleet-management-burst=1",
+];
 const TENANTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// Eight tenants with four machine deployments each, whose common budget is short.
 fn a_short_fleet() -> World {
     let mut world = World::new(&TENANTS);
-    world.settings = settings(&[
-        "--fleet-management-requests=5",
-        "--fleet-management-burst=1",
-    ]);
+    world.settings = settings(&SHORT);
     for name in TENANTS {
         world.register(name);
         world.add_profile(name, "v1.0.0", "text\n");
@@ -115,6 +117,37 @@ async fn no_document_is_rendered_before_its_write_is_paid_for() {
         assert!(waiting <= 1, "{waiting} of {rendered} wait");
     }
     process.stop().await;
+}
+
+/// A machine deployment does not wait for default profiles that it does not name.
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_is_waited_for_is_installed_before_others() {
+    let mut world = World::new(&TENANTS);
+    world.settings = settings(&SHORT);
+    let mut defaults = world.default_profiles.to_vec();
+    let mut first = defaults[0].clone();
+    first.name = "osp-amzn2".to_owned();
+    defaults.insert(0, first);
+    world.default_profiles = defaults.into();
+    for name in TENANTS {
+        world.register(name);
+        let mut workers = fixtures::a_machine_deployment("workers");
+        annotate(&mut workers, fixtures::PROFILE, "osp-ubuntu");
+        put(world.worker(name), workers);
+    }
+    let process = world.start_settled().await;
+    process.stop().await;
+    let audit = world.management.audit();
+    let created = audit.iter().filter(|it| {
+        let of_tenant = TENANTS.contains(&it.target.namespace.as_str());
+        it.verb == Verb::Create && it.target.resource == "operatingsystemprofiles" && of_tenant
+    });
+    let names: Vec<&str> = created.map(|it| it.target.name.as_str()).collect();
+    let is_named = |name: &&str| *name == "osp-ubuntu";
+    let last = names.iter().rposition(is_named).expect("it is installed");
+    let others = names[..last].iter().filter(|it| !is_named(it)).count();
+    assert!(others <= TENANTS.len() / 2, "{names:?}");
+    assert_eq!(names.len(), 3 * TENANTS.len());
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,7 +78,13 @@ async fn profile(
     tracing::Span::current().record("profile", &named.name);
     let is_own = *named.namespace == *context.engagement.home.namespace;
     let settings = context.default_profile_settings();
-    let awaits = |name: &str| is_own && settings.installs(name, &context.defaults);
+    let awaits = |name: &str| {
+        let is_installed = is_own && settings.installs(name, &context.defaults);
+        if is_installed {
+            context.wanted_profiles.add(name);
+        }
+        is_installed
+    };
     let shared = match find_profile(&named, &*context.profiles, awaits) {
         Ok(shared) => shared,
         Err(not_served) => return Ok(Err(not_served)),
