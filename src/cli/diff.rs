@@ -9,10 +9,15 @@ use kube::ResourceExt as _;
 use super::{
     input::{NamedProfile, machine_deployments, profile},
     output,
+    plan::described,
     world::{World, WorldFlags},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
-use crate::rules::diff::{Names, differences};
+use crate::render::Rendered;
+use crate::rules::{
+    diff::{Names, differences},
+    effect::{Documents, class, effects},
+};
 
 /// The flags of `osm diff`.
 #[derive(Args, Debug)]
@@ -39,10 +44,10 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
     for path in &flags.machine_deployments {
         for machine_deployment in machine_deployments(path)? {
             let name = machine_deployment.name_any();
-            let mut configs = Vec::new();
+            let mut renders = Vec::new();
             for (argument, profile) in &sides {
                 match world.render(profile, &machine_deployment) {
-                    Ok(rendered) => configs.push(rendered.stored_config),
+                    Ok(rendered) => renders.push(rendered),
                     Err(refused) => {
                         let reason = refused.reason();
                         output::message(&format!(
@@ -51,7 +56,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                     }
                 }
             }
-            let [old, new] = configs.as_slice() else {
+            let [old, new] = renders.as_slice() else {
                 is_refused = true;
                 continue;
             };
@@ -60,10 +65,16 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                 old: old_name,
                 new: new_name,
             };
-            let text = differences(names, old, new);
+            let text = differences(names, &old.stored_config, &new.stored_config);
             if !text.is_empty() {
                 differs = true;
-                output::lines([format!("# machine deployment {name}")])?;
+                let effects = effects(documents(old), documents(new));
+                let class = class(&effects);
+                output::lines([
+                    format!("# machine deployment {name}"),
+                    format!("# on running machines: {class}"),
+                ])?;
+                output::lines(effects.iter().map(|it| format!("#   {}", described(it))))?;
                 output::lines(text.split_terminator('\n'))?;
             }
         }
@@ -73,6 +84,13 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
         (false, true) => output::found(),
         (false, false) => output::SUCCESS,
     })
+}
+
+fn documents(rendered: &Rendered) -> Documents<'_> {
+    Documents {
+        bootstrap: rendered.bootstrap.as_bytes(),
+        provisioning: rendered.provisioning.as_bytes(),
+    }
 }
 
 /// Returns the two profiles, with the names that the output uses.

@@ -34,6 +34,11 @@ pub(super) fn found() -> ExitCode {
     ExitCode::from(3)
 }
 
+/// The exit code for an answer that goes beyond the limit that a flag sets.
+pub(super) fn beyond() -> ExitCode {
+    ExitCode::from(4)
+}
+
 /// Prints a result for people, line by line.
 pub(super) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
     text(&lines.into_iter().collect())

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Command};
+use clap::{
+    Args, Command,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 
 use super::{
     clusters::{FollowFlags, ManagerFlags, ScopeFlags},
@@ -14,9 +17,10 @@ use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
     managers::follow::Followed,
-    plan::{Answer, Contents, MachinesFate, Question, Supposed, Verdict, plan},
+    plan::{Answer, Contents, MachinesFate, Question, Running, Supposed, Verdict, plan},
     selection::Selection,
 };
+use crate::rules::effect::{Class, Effect};
 use crate::settings::RunFlags;
 use crate::tenant::access::renewal::ServiceAccountName;
 
@@ -37,6 +41,11 @@ pub(super) struct PlanFlags {
     /// and pins allow it.
     #[arg(long)]
     with_defaults: bool,
+
+    /// Exit with 4 if a change takes more than this on running machines. Without it, any change
+    /// passes.
+    #[arg(long, value_name = "CLASS", value_parser = classes())]
+    max_class: Option<Class>,
 
     #[command(flatten)]
     output: OutputFlags,
@@ -88,7 +97,12 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
             answers.iter().flat_map(lines).collect()
         }
     })?;
-    Ok(code(&answers))
+    Ok(code(&answers, flags.max_class))
+}
+
+fn classes() -> impl TypedValueParser<Value = Class> {
+    let names = Class::ALL.map(Class::name);
+    PossibleValuesParser::new(names).map(|name| Class::named(&name).unwrap_or(Class::None))
 }
 
 /// Returns what the manager's reconciles of the selected tenants would do, as a question.
@@ -166,10 +180,14 @@ pub(super) fn resource(answer: &Answer) -> Option<String> {
     Some(format!("machinedeployment.cluster.k8s.io/{name}"))
 }
 
-fn code(answers: &[Answer]) -> ExitCode {
+fn code(answers: &[Answer], max_class: Option<Class>) -> ExitCode {
+    let mut running = answers.iter().filter_map(|it| it.running.as_ref());
+    let is_beyond = running.any(|it| max_class.is_some_and(|max| it.class > max));
     let is = |verdicts: &[Verdict]| answers.iter().any(|it| verdicts.contains(&it.verdict));
     if is(&[Verdict::Waiting, Verdict::Refused, Verdict::Unknown]) {
         output::ERROR
+    } else if is_beyond {
+        output::beyond()
     } else if is(&[Verdict::Written, Verdict::Rotated]) {
         output::found()
     } else {
@@ -226,7 +244,46 @@ fn summary(answers: &[Answer]) -> Vec<String> {
         of_machines.len(),
         counts(&of_machines)
     ));
+    lines.extend(by_class(answers));
     lines
+}
+
+/// Returns a line for each class of changes, the greatest last.
+fn by_class(answers: &[Answer]) -> Vec<String> {
+    let running: Vec<_> = answers
+        .iter()
+        .filter_map(|it| it.running.as_ref())
+        .collect();
+    let lines = Class::ALL.into_iter().filter_map(|class| {
+        let of_class = running.iter().filter(|it| it.class == class);
+        let machines: Vec<i64> = of_class.map(|it| it.machines_at_most).collect();
+        let count = machines.len();
+        let sum = machines.into_iter().fold(0, i64::saturating_add);
+        (count > 0).then(|| {
+            format!(
+                "on running machines: {class}: machine deployments: {count}, machines: up to {sum}"
+            )
+        })
+    });
+    lines.collect()
+}
+
+/// Returns what a change takes on running machines, for people.
+fn of_running(running: &Running) -> Vec<String> {
+    let count = running.machines_at_most;
+    let head = format!("  on running machines (up to {count}): {}", running.class);
+    let effects = running.effects.iter().map(described);
+    let effects = effects.map(|effect| format!("    {effect}"));
+    std::iter::once(head).chain(effects).collect()
+}
+
+/// Returns an effect for people.
+pub(super) fn described(effect: &Effect) -> String {
+    let units = match effect.units.as_slice() {
+        [] => String::new(),
+        units => format!(" ({})", units.join(", ")),
+    };
+    format!("{}: {}{units}", effect.part, effect.class)
 }
 
 fn counts(answers: &[&Answer]) -> String {
@@ -267,6 +324,7 @@ pub(super) fn lines(answer: &Answer) -> Vec<String> {
         };
         lines.push(format!("  outdated machines {fate}"));
     }
+    lines.extend(answer.running.iter().flat_map(of_running));
     lines.extend(answer.writes.iter().map(|write| format!("  {write}")));
     lines.extend(answer.diff.split_terminator('\n').map(str::to_owned));
     lines

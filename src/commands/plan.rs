@@ -10,7 +10,7 @@ mod tenant_state;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use self::answer::{Answer, MachinesFate, Verdict};
+pub use self::answer::{Answer, MachinesFate, Running, Verdict};
 use self::{
     registrations::{Registered, registrations},
     tenant_state::Tenant,
@@ -44,15 +44,16 @@ use crate::plan::{
     provenance::Provenance,
     validate::{Deployment, Found, Policy, Profile, validate},
 };
-use crate::render::Limits;
+use crate::render::{Limits, Rendered};
 use crate::render_worker::Renderer;
 use crate::rules::{
     diff::{Names, differences},
+    effect::{Documents, Effect, class, effects},
     user_data::SizeChecked,
 };
 use crate::settings::Settings;
 use crate::telemetry::chain::whole;
-use crate::tenant::access::renewal::ServiceAccountName;
+use crate::tenant::{access::renewal::ServiceAccountName, secret_text::SecretBytes};
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
 use kube::{
@@ -279,6 +280,9 @@ impl Tenant {
         if answer.verdict == Verdict::Unchanged && !answer.writes.is_empty() {
             answer.verdict = Verdict::Written;
         }
+        answer
+            .running
+            .take_if(|_| answer.verdict != Verdict::Rotated);
         let awaited = awaited_revision(&deployment, &found.observed);
         if let (Verdict::Unchanged, Some(awaited)) = (answer.verdict, awaited) {
             answer.verdict = Verdict::Waiting;
@@ -315,7 +319,44 @@ impl Tenant {
             };
             answer.diff = differences(names, &before.spec, &documents.rendered.stored_config);
         }
+        answer.running = self.running(deployment, &documents.rendered);
         Ok(documents)
+    }
+
+    /// Returns what the new documents would take on machines that have the existing ones. `None` if
+    /// no machine can have any.
+    fn running(&self, deployment: &Deployment, new: &Rendered) -> Option<Running> {
+        let found = &deployment.machine_deployment;
+        let existing = found.status.as_ref().and_then(|it| it.replicas);
+        let machines = existing.unwrap_or(0).max(found.spec.replicas.unwrap_or(1));
+        let document = |name: &String| self.documents.get(name).map(SecretBytes::expose);
+        let names = &deployment.names;
+        let old = (document(&names.bootstrap), document(&names.provisioning));
+        let new = Documents {
+            bootstrap: new.bootstrap.as_bytes(),
+            provisioning: new.provisioning.as_bytes(),
+        };
+        let mut effects = match old {
+            (None, None) if existing.unwrap_or(0) == 0 => return None,
+            (Some(bootstrap), Some(provisioning)) => {
+                let old = Documents {
+                    bootstrap,
+                    provisioning,
+                };
+                effects(old, new)
+            }
+            (_, None) => vec![Effect::new_machine("provisioning document")],
+            (None, _) => vec![Effect::new_machine("bootstrap document")],
+        };
+        let has_own = deployment.settings.node_credentials != NodeCredentials::Shared;
+        if has_own && !self.fetch_tokens.contains_key(&names.fetcher_token) {
+            effects.insert(0, Effect::new_machine("bootstrap document"));
+        }
+        Some(Running {
+            class: class(&effects),
+            machines_at_most: machines.max(0),
+            effects,
+        })
     }
 
     fn inputs(

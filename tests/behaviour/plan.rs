@@ -56,8 +56,10 @@ pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'stati
     assert!(text.contains("would be rotated"), "{text}");
     let (code, text) = plan(&stage, &["--profile-file", path, "--summary"]).await;
     let tenant_line = format!("{}: 1 would be rotated\n", tenant.namespace);
-    let total = "tenants: 1, 0 unchanged; machine deployments: 1, 1 would be rotated\n";
+    let total = "tenants: 1, 0 unchanged; machine deployments: 1, 1 would be rotated\n\
+                 on running machines: NewMachine: machine deployments: 1, machines: up to 1\n";
     assert_eq!((code, text.as_str()), (Some(3), &*(tenant_line + total)));
+    has_a_limit(&stage, path).await;
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
@@ -70,6 +72,8 @@ pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'stati
     assert_eq!(answer["machineDeployment"], "kube-system/workers");
     assert_eq!(answer["verdict"], "Rotated", "{text}");
     assert_eq!(answer["inputs"], json!(["profile version"]));
+    let class = answer.pointer("/running/class");
+    assert_eq!(class, Some(&json!("NewMachine")));
     let diff = answer["diff"].as_str().unwrap_or_default();
     assert!(
         diff.contains("-before") && diff.contains("+after"),
@@ -92,6 +96,14 @@ pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'stati
     assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(0), "{text}");
+}
+
+/// A rotation that only new machines have.
+async fn has_a_limit(stage: &Stage, path: &str) {
+    for (class, expected) in [("Reboot", Some(4)), ("NewMachine", Some(3))] {
+        let (code, text) = plan(stage, &["--profile-file", path, "--max-class", class]).await;
+        assert_eq!(code, expected, "{class}: {text}");
+    }
 }
 
 pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static World) {

@@ -5,6 +5,7 @@ mod chart;
 mod commands;
 mod compatibility;
 mod console;
+mod effects;
 mod index;
 #[expect(
     dead_code,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::api::reason::Reason;
 use crate::plan::found::NotServed;
+use crate::rules::effect::{Class, Effect};
 
 const NO_PROFILE: &str = "it names no profile, and spec.profileAnnotation of its WorkerCluster is \
                           RequireAnnotation";
@@ -31,10 +32,26 @@ pub struct Answer {
     /// The planned result for outdated machines, if they are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<MachinesFate>,
+    /// What a rotation would take on machines that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Running>,
     /// The writes, in order.
     pub writes: Vec<String>,
     /// The differences of the config, as unified diffs. It contains markers in place of secrets.
     pub diff: String,
+}
+
+/// What it would take on running machines to bring a change of their documents into effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Running {
+    /// The class of the whole change.
+    pub class: Class,
+    /// The number of machines of the machine deployment. Some may have older documents than those
+    /// that exist.
+    pub machines_at_most: i64,
+    /// The effect of each difference.
+    pub effects: Vec<Effect>,
 }
 
 /// The kind of a planned result.
@@ -81,6 +98,7 @@ impl Answer {
             message: None,
             inputs: Vec::new(),
             machines: None,
+            running: None,
             writes: Vec::new(),
             diff: String::new(),
         }

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
+    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
     worker_cluster::{Home, ProfileAnnotation, WorkerCluster},
 };
 use crate::client::{
@@ -55,7 +55,7 @@ use crate::tenant::{
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
     registry_credentials::{Place, named_by},
-    secret_text::SecretText,
+    secret_text::{SecretBytes, SecretText},
     settings::{SettingsError, TenantSettings},
 };
 
@@ -83,6 +83,8 @@ pub(super) struct Tenant {
     /// The configs of which only the metadata can be decoded.
     pub(super) unreadable_configs: HashMap<String, ObjectMeta>,
     pub(super) secrets: HashMap<String, Seen>,
+    /// The documents, by the name of the Secret.
+    pub(super) documents: HashMap<String, SecretBytes>,
     /// The fetch tokens of machine deployments that have their own, by the name of the Secret.
     pub(super) fetch_tokens: HashMap<String, SecretText>,
     /// The WorkerCluster. If it does not exist yet, it has no uid.
@@ -155,6 +157,7 @@ impl Tenant {
                 .map(|config| (config.name_any(), config))
                 .collect(),
             secrets: made.secrets,
+            documents: made.documents,
             fetch_tokens: made.fetch_tokens,
             is_paused: own.spec.paused,
             own,
@@ -271,6 +274,7 @@ async fn worker_cluster(
 /// The Secrets that were created for nodes, and the fetch tokens among them.
 struct Made {
     secrets: HashMap<String, Seen>,
+    documents: HashMap<String, SecretBytes>,
     fetch_tokens: HashMap<String, SecretText>,
 }
 
@@ -286,6 +290,11 @@ async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
         Some((secret.name_any(), SecretText::new(&token)))
     });
     let fetch_tokens = tokens.collect();
+    let documents = found.iter().filter_map(|secret| {
+        let ByteString(document) = secret.data.as_ref()?.get(CLOUD_CONFIG_KEY)?;
+        Some((secret.name_any(), SecretBytes::new(document.clone())))
+    });
+    let documents = documents.collect();
     let seen = found.into_iter().map(|secret| {
         let content = stored_digest(key, &secret);
         let metadata: ObjectMeta = secret.metadata;
@@ -294,6 +303,7 @@ async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
     });
     Ok(Made {
         secrets: seen.collect(),
+        documents,
         fetch_tokens,
     })
 }

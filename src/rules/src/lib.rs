@@ -7,6 +7,7 @@ pub mod annotations;
 pub mod bom;
 pub mod diff;
 pub mod document;
+pub mod effect;
 pub mod kubelet;
 pub mod lint;
 pub mod machine_deployment;
