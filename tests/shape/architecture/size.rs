@@ -22,7 +22,7 @@ const CODE: &[(&str, usize)] = &[
     ("port", 241),
     ("render", 16871),
     ("render_worker", 605),
-    ("rules", 3820),
+    ("rules", 3830),
     ("settings", 2033),
     ("telemetry", 2228),
     ("tenant", 3527),

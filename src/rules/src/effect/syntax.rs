@@ -159,10 +159,9 @@ fn unit_lines(text: &str) -> Vec<Line<'_>> {
             section = said.trim_end();
             continue;
         }
-        let (part, goes_on) = match said.strip_suffix('\\') {
-            Some(part) => (part, true),
-            None => (said, false),
-        };
+        // Of two at the end, the first one escapes the second.
+        let goes_on = said.chars().rev().take_while(|it| *it == '\\').count() % 2 == 1;
+        let part = said.strip_suffix('\\').filter(|_| goes_on).unwrap_or(said);
         match lines.last_mut() {
             Some((_, last)) if open => {
                 let last: &mut String = last;

@@ -95,6 +95,12 @@ const CHANGES: &[(&str, &str, &str, Class)] = &[
         "[Service]\nExecStart=a \"--register-with-taints=a=b:NoExecute\" --v=2\n",
         Class::NewMachine,
     ),
+    (
+        UNIT,
+        "[Service]\nDescription=a\\\\\nAfter=b\n",
+        "[Service]\nDescription=a\\\\\n\nAfter=b\n",
+        Class::None,
+    ),
     // systemd ends the command at the empty line.
     (
         UNIT,
