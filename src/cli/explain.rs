@@ -8,7 +8,7 @@ use super::{
     clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     output,
-    plan::{machine_deployment, question, resource},
+    plan::{machine_deployment, of_running, question, resource},
     progress::Progress,
     table::{Cell, Table, Text},
 };
@@ -118,14 +118,13 @@ fn describe(text: &mut Text, explained: &Explanation) {
         }
         None => text.line("  nothing has been made yet"),
     }
-    match answer.inputs.as_slice() {
-        [] => {}
-        inputs => {
-            text.line(format!("  differs since: {}", inputs.join(", ")));
-        }
+    if !answer.inputs.is_empty() {
+        text.line(format!("  differs since: {}", answer.inputs.join(", ")));
     }
-    for write in &answer.writes {
-        text.line(format!("  next: {write}"));
+    let running = answer.running.iter().flat_map(of_running);
+    let writes = answer.writes.iter().map(|write| format!("  next: {write}"));
+    for line in running.chain(writes) {
+        text.line(line);
     }
     inputs(text, ("Inputs", &explained.inputs));
     inputs(text, ("Settings", &explained.settings));

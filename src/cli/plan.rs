@@ -269,7 +269,7 @@ fn by_class(answers: &[Answer]) -> Vec<String> {
 }
 
 /// Returns what a change takes on running machines, for people.
-fn of_running(running: &Running) -> Vec<String> {
+pub(super) fn of_running(running: &Running) -> Vec<String> {
     let count = running.machines_at_most;
     let head = format!("  on running machines (up to {count}): {}", running.class);
     let effects = running.effects.iter().map(described);

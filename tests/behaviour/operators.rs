@@ -223,12 +223,14 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     merge(&tenant.worker_clusters(), "worker", paused).await;
     tenant.says("Registered", "False", "Paused").await;
     manager.stop().await;
-    let next = json!({ "spec": { "version": "v2.0.0" } });
+    let next = a_profile("v2.0.0", "after").spec;
+    let next = json!({ "spec": serde_json::to_value(&next).expect("plain values") });
     merge(&tenant.profiles(), PROFILE_NAME, next).await;
     let said = explain(&stage, &tenant, "kube-system/workers").await;
     assert_eq!(said.code, Some(3), "{said:?}");
     for line in [
         "differs since: profile version",
+        "on running machines (up to 1): NewMachine\n",
         "Paused: the WorkerCluster is paused",
         "fix (operator): set spec.paused",
     ] {
