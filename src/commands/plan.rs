@@ -260,7 +260,10 @@ impl Tenant {
                 _ => Some(MachinesFate::HeldBack),
             };
         }
+        let mut changes_document = false;
         for change in changes(desired, &found.observed) {
+            let names = [&deployment.names.bootstrap, &deployment.names.provisioning];
+            changes_document |= names.iter().any(|it| change.secret() == Some(it.as_str()));
             if matches!(
                 change,
                 Change::RecreateSecret(..) | Change::DeleteSecret(..)
@@ -280,9 +283,9 @@ impl Tenant {
         if answer.verdict == Verdict::Unchanged && !answer.writes.is_empty() {
             answer.verdict = Verdict::Written;
         }
-        answer
-            .running
-            .take_if(|_| answer.verdict != Verdict::Rotated);
+        // Documents that are kept as found change nothing.
+        let is_said = |it: &Running| changes_document && !it.effects.is_empty();
+        answer.running = answer.running.filter(is_said);
         let awaited = awaited_revision(&deployment, &found.observed);
         if let (Verdict::Unchanged, Some(awaited)) = (answer.verdict, awaited) {
             answer.verdict = Verdict::Waiting;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, PROFILE, REVISION};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -96,6 +96,19 @@ pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'stati
     assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(0), "{text}");
+    knows_nothing_of_a_lost_document((&stage, &tenant), &name).await;
+}
+
+/// Machines may have had another document than the one that would be created.
+async fn knows_nothing_of_a_lost_document((stage, tenant): (&Stage, &Tenant), name: &str) {
+    let deleted = tenant
+        .secrets()
+        .delete(name, &DeleteParams::default())
+        .await;
+    drop(deleted.expect("it exists"));
+    let (code, text) = plan(stage, &["--max-class", "Reboot"]).await;
+    let lost = "provisioning document: NewMachine";
+    assert!(code == Some(4) && text.contains(lost), "{code:?} {text}");
 }
 
 /// A rotation that only new machines have.

@@ -32,7 +32,7 @@ pub struct Answer {
     /// The planned result for outdated machines, if they are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<MachinesFate>,
-    /// What a rotation would take on machines that run.
+    /// What a change of the documents would take on machines that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
     /// The writes, in order.

@@ -181,21 +181,16 @@ const OF_NEW_DEVICES: [&str; 2] = ["net.ipv4.conf.default.", "net.ipv6.conf.defa
 fn of_settings(all: Class, (old, new): (&str, &str)) -> Class {
     let (old, new) = (settings(old), settings(new));
     let is_kept = |name: &&str| new.contains_key(name);
-    let differing = new
-        .iter()
-        .filter(|(name, value)| old.get(*name) != Some(value));
     if !old.keys().all(is_kept) {
         return Class::Reboot;
     }
-    let needs_reboot = |name: &str, value: Option<&str>| {
-        value.is_none() || OF_NEW_DEVICES.iter().any(|it| name.starts_with(it))
-    };
-    let classes = differing.map(|(name, value)| {
-        if needs_reboot(name, *value) {
-            Class::Reboot
-        } else {
-            all
-        }
+    let differing = new
+        .iter()
+        .filter(|(name, value)| old.get(*name) != Some(value));
+    let is_of_new_devices = |name: &str| OF_NEW_DEVICES.iter().any(|it| name.starts_with(it));
+    let classes = differing.map(|(name, value)| match value {
+        Some(_) if !is_of_new_devices(name) => all,
+        _ => Class::Reboot,
     });
     classes.max().unwrap_or(Class::None)
 }
