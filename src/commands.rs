@@ -12,6 +12,7 @@ pub mod plan;
 mod readiness;
 pub mod selection;
 pub mod tenant_add;
+pub mod tenant_permit;
 pub mod tenant_release;
 pub mod tenants;
 pub mod version;

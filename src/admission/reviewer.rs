@@ -295,15 +295,15 @@ async fn lint(workers: &Pool, held: Arc<Held>) -> Option<Vec<String>> {
     // Megabytes may be decoded.
     let decoded = spawn_blocking(move || {
         let asked = held.review.asked();
-        let (name, profile) = written_profile(&asked)?;
+        let written = written_profile(&asked)?;
         let namespace = asked.object.pointer("/metadata/namespace");
         let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
-        Some((tenant, name.to_owned(), profile))
+        Some((tenant, written))
     });
-    let Some((tenant, name, profile)) = decoded.await.ok()? else {
+    let Some((tenant, written)) = decoded.await.ok()? else {
         return Some(Vec::new());
     };
-    workers.lint(&tenant, (&name, &profile)).await.ok()
+    workers.lint(&tenant, &written).await.ok()
 }
 
 fn not_test_rendered() -> Vec<String> {

@@ -13,7 +13,6 @@ use super::{
     world::{World, WorldFlags},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
-use crate::render::Rendered;
 use crate::rules::{
     diff::{Names, differences},
     effect::{Documents, class, effects},
@@ -68,7 +67,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             let text = differences(names, &old.stored_config, &new.stored_config);
             if !text.is_empty() {
                 differs = true;
-                let effects = effects(documents(old), documents(new));
+                let effects = effects(Documents::of(old), Documents::of(new));
                 let class = class(&effects);
                 output::lines([
                     format!("# machine deployment {name}"),
@@ -84,13 +83,6 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
         (false, true) => output::found(),
         (false, false) => output::SUCCESS,
     })
-}
-
-fn documents(rendered: &Rendered) -> Documents<'_> {
-    Documents {
-        bootstrap: rendered.bootstrap.as_bytes(),
-        provisioning: rendered.provisioning.as_bytes(),
-    }
 }
 
 /// Returns the two profiles, with the names that the output uses.

@@ -8,7 +8,7 @@ use super::{
     clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     output,
-    plan::{machine_deployment, of_running, question, resource},
+    plan::{machine_deployment, of_behind, of_running, question, resource},
     progress::Progress,
     table::{Cell, Table, Text},
 };
@@ -122,6 +122,7 @@ fn describe(text: &mut Text, explained: &Explanation) {
         text.line(format!("  differs since: {}", answer.inputs.join(", ")));
     }
     let running = answer.running.iter().flat_map(of_running);
+    let running = running.chain(answer.behind.iter().map(of_behind));
     let writes = answer.writes.iter().map(|write| format!("  next: {write}"));
     for line in running.chain(writes) {
         text.line(line);

@@ -1,6 +1,6 @@
 //! `osm plan`: shows what reconciles would write into live clusters, without writing it.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::OnceLock};
 
 use clap::{
     Args, Command,
@@ -13,6 +13,7 @@ use super::{
     input, output,
     progress::Progress,
 };
+use crate::api::{change::Class, worker_cluster::BehindEntry};
 use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
@@ -20,7 +21,7 @@ use crate::commands::{
     plan::{Answer, Contents, MachinesFate, Question, Running, Supposed, Verdict, plan},
     selection::Selection,
 };
-use crate::rules::effect::{Class, Effect};
+use crate::rules::effect::Effect;
 use crate::settings::RunFlags;
 use crate::tenant::access::renewal::ServiceAccountName;
 
@@ -129,6 +130,7 @@ pub(super) async fn question(
         profiles: BTreeMap::new(),
         defaults: Supposed::Nothing,
         contents: Contents::default(),
+        shared: OnceLock::new(),
     })
 }
 
@@ -277,6 +279,16 @@ pub(super) fn of_running(running: &Running) -> Vec<String> {
     std::iter::once(head).chain(effects).collect()
 }
 
+/// Returns how far machines are behind, for people.
+pub(super) fn of_behind(behind: &BehindEntry) -> String {
+    let BehindEntry {
+        class,
+        parts,
+        document,
+    } = behind;
+    format!("  machines may be behind: {class}: {parts} (document {document})")
+}
+
 /// Returns an effect for people.
 pub(super) fn described(effect: &Effect) -> String {
     let units = match effect.units.as_slice() {
@@ -321,10 +333,13 @@ pub(super) fn lines(answer: &Answer) -> Vec<String> {
             MachinesFate::Replaced => "would be replaced, when their turn has come",
             MachinesFate::BeingReplaced => "are being replaced",
             MachinesFate::HeldBack => "would be replaced, once it is at rest and not paused",
+            MachinesFate::AboveLimit => "would stay: the change takes more than maxClass permits",
+            MachinesFate::BelowLimit => "would stay: the change takes less than minClass",
         };
         lines.push(format!("  outdated machines {fate}"));
     }
     lines.extend(answer.running.iter().flat_map(of_running));
+    lines.extend(answer.behind.iter().map(of_behind));
     lines.extend(answer.writes.iter().map(|write| format!("  {write}")));
     lines.extend(answer.diff.split_terminator('\n').map(str::to_owned));
     lines

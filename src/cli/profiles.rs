@@ -1,5 +1,7 @@
 //! `osm profiles`: the default profiles that are built into this program.
 
+mod diff;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
@@ -33,6 +35,13 @@ pub(super) enum ProfilesCommand {
         /// The profiles; by default all of them.
         names: Vec<String>,
     },
+    /// Say what the difference of two sets of profiles takes on running machines.
+    #[command(after_help = "Examples:
+  osm-0.1.0 profiles export --dir old
+  osm profiles diff old --kubernetes 1.34.1
+
+Exit codes: 0 no difference, 3 differences, 1 a profile cannot be read or rendered.")]
+    Diff(diff::ProfilesDiffFlags),
 }
 
 pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
@@ -42,6 +51,7 @@ pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
             let names = listed.iter().map(|it| it.name.to_owned());
             output.print(&listed, names, |layout| text(layout, &listed))?;
         }
+        ProfilesCommand::Diff(flags) => return diff::run(flags),
         ProfilesCommand::Show { name } => output::document(default_profile(name)?.yaml)?,
         ProfilesCommand::Export { dir, names } => {
             let profiles: Vec<&DefaultProfile> = if names.is_empty() {

@@ -22,6 +22,7 @@ use crate::api::worker_cluster::{Credentials, OnRemoval};
 use crate::commands::{
     selection::{Selection, registrations},
     tenant_add::{self, Answer, Known, RemoveParams, Rights},
+    tenant_permit,
     tenant_release::{self, Mode, Params},
 };
 use crate::telemetry::chain::whole;
@@ -56,6 +57,14 @@ Exit codes: 0 removed, 1 not removed, or not agreed to.")]
 It may be repeated after a failure.
 Exit codes: 0 handed back, 1 a step failed.")]
     Release(ReleaseFlags),
+    /// Permit the manager to replace machines because of the documents that there are now, although
+    /// that takes more than spec.rollout.machines.maxClass.
+    #[command(after_help = "Examples:
+  osm tenant permit berlin --dry-run
+  osm tenant permit berlin --machine-deployment kube-system/workers
+
+Exit codes: 0 permitted, 1 refused, or nothing to permit.")]
+    Permit(PermitFlags),
 }
 
 /// The flags of `osm tenant add`.
@@ -205,11 +214,30 @@ pub(super) struct ReleaseFlags {
     dry_run: bool,
 }
 
+/// The flags of `osm tenant permit`.
+#[derive(Debug, Args)]
+pub(super) struct PermitFlags {
+    /// The name of the registration
+    name: String,
+    /// The tenant's namespace in the management cluster; by default tenant-NAME
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    management: ManagementFlags,
+    /// A machine deployment; may be repeated. By default, all that are behind
+    #[arg(long = "machine-deployment", value_name = "NAMESPACE/NAME")]
+    machine_deployments: Vec<String>,
+    /// Print what would be permitted, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
 pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::Add(flags) => add(*flags),
         TenantCommand::Remove(flags) => remove(*flags),
         TenantCommand::Release(flags) => release(flags),
+        TenantCommand::Permit(flags) => permit(flags),
     }
 }
 
@@ -397,6 +425,21 @@ fn asked() -> Answer {
     }
     output::message("nothing was done");
     Answer::No
+}
+
+fn permit(flags: PermitFlags) -> anyhow::Result<ExitCode> {
+    let params = tenant_permit::Params {
+        namespace: (flags.namespace).unwrap_or_else(|| namespace_of(&flags.name)),
+        name: flags.name,
+        management: flags.management.source(),
+        machine_deployments: flags.machine_deployments,
+        is_dry_run: flags.dry_run,
+    };
+    let progress = Progress::new();
+    let mut print = |line: String| progress.suspended(|| output::progress(&line));
+    let permitting = tenant_permit::permit(params, &mut print);
+    runtime()?.block_on(progress.waiting(permitting))?;
+    Ok(output::SUCCESS)
 }
 
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {

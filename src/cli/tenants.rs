@@ -1,6 +1,6 @@
 //! `osm tenants`: shows the fleet in a table.
 
-use std::{cmp::Reverse, path::PathBuf, process::ExitCode};
+use std::{cmp::Reverse, collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use clap::Args;
@@ -13,7 +13,10 @@ use super::{
     output,
     table::{Cell, Layout, Table, Text, Tone},
 };
-use crate::api::reason::{Reason, Severity};
+use crate::api::{
+    change::Class,
+    reason::{Reason, Severity},
+};
 use crate::commands::{
     inventory,
     tenants::{self, Row, TenantEvent},
@@ -52,9 +55,9 @@ pub(super) struct TenantsFlags {
     inventory_rules: Option<PathBuf>,
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "WAITING",
-    "FAILING", "AGE",
+    "FAILING", "BEHIND", "AGE",
 ];
 const INVENTORY: [&str; 5] = ["TENANT", "CLUSTER", "REPLICAS", "STATE", "MESSAGE"];
 const WIDE: [&str; 5] = ["SERVER", "FLEET", "REPLICA", "PAUSED", "MESSAGE"];
@@ -228,6 +231,9 @@ fn cells(row: &Row, layout: Layout, now: Timestamp) -> Vec<Cell> {
         number(row.outdated),
         number(row.waiting()),
         number(row.failing),
+        row.behind
+            .as_ref()
+            .map_or_else(dash, |it| behind(it).into()),
         age(row.created),
     ];
     if layout.is_wide {
@@ -250,6 +256,16 @@ fn tone(state: &str) -> Tone {
         Some(Severity::Error) => Tone::Wrong,
         Some(Severity::Pending) | None => Tone::Plain,
     }
+}
+
+/// Says how many machine deployments are behind, such as `2 NewMachine, 1 Reload`.
+fn behind(count: &BTreeMap<Class, usize>) -> String {
+    if count.is_empty() {
+        return "0".to_owned();
+    }
+    let classes = count.iter().rev();
+    let classes = classes.map(|(class, count)| format!("{count} {class}"));
+    classes.collect::<Vec<_>>().join(", ")
 }
 
 fn dash() -> Cell {
@@ -292,6 +308,7 @@ mod tests {
             served: Some(2),
             machine_deployments: Some(3),
             outdated: None,
+            behind: None,
             failing: Some(1),
             created: None,
             server: Some("https://berlin.example".to_owned()),

@@ -130,12 +130,16 @@ impl TenantStatus {
             let before = report
                 .outcomes
                 .insert(machine_deployment.to_owned(), outcome.clone());
-            let profile = before.as_ref().map(|before| before.profile.clone());
+            let before_that = before.as_ref();
+            let unsaid = before_that.map(|it| (it.profile.clone(), it.behind.clone()));
             let is_news = before.is_none_or(|before| {
                 (before.state, before.reason, before.message)
                     != (outcome.state, outcome.reason, outcome.message)
             });
-            (is_news, is_news || profile != Some(outcome.profile))
+            (
+                is_news,
+                is_news || unsaid != Some((outcome.profile, outcome.behind)),
+            )
         };
         if is_written {
             self.notify.notify_one();

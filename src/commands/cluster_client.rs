@@ -308,6 +308,23 @@ pub(super) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Res
     }
 }
 
+/// Returns the WorkerCluster of a registration.
+pub(super) async fn worker_cluster(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<WorkerCluster> {
+    let all = worker_clusters(client, namespace).await?;
+    let mut all = all.into_iter();
+    let own = all.find(|it| it.spec.kubeconfig_secret_ref.name == name);
+    own.with_context(|| {
+        format!(
+            "namespace {namespace} has no WorkerCluster of registration {name}; osm tenants lists \
+             those that there are, and --namespace says where it is"
+        )
+    })
+}
+
 /// Returns the WorkerClusters of a namespace.
 pub(super) async fn worker_clusters(
     client: &Client,

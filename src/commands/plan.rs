@@ -8,7 +8,10 @@ mod registrations;
 mod shared_writes;
 mod tenant_state;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 pub use self::answer::{Answer, MachinesFate, Running, Verdict};
 use self::{
@@ -22,6 +25,7 @@ use super::{
     selection::Selection,
 };
 use crate::api::{
+    change::Class,
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE},
     profile::OperatingSystemProfileSpec,
@@ -32,23 +36,26 @@ use crate::app::built_in_profiles;
 use crate::client::{account::Account, memory::Reservation, pages};
 use crate::controllers::{
     default_contents::DefaultContents, machine_deployment_index::MachineDeploymentIndex,
+    profile_store::ProfileStore,
 };
 use crate::plan::{
+    behind::{behind, replaced},
     bootstrap::Randomness,
     changes::{Change, changes},
-    desired::{awaited_revision, desired, is_current},
+    desired::{Desired, awaited_revision, desired, is_current},
     found::{Lacking, NotServed, ProfileName, find_profile, lacking},
     invalid::Invalid,
-    machine_rollout::{Machines, ReplacementState, machines, replacement_state},
+    machine_rollout::{machines, replacement_state},
     observed::Observed,
     provenance::Provenance,
+    records::Behind,
     validate::{Deployment, Found, Policy, Profile, validate},
 };
 use crate::render::{Limits, Rendered};
 use crate::render_worker::Renderer;
 use crate::rules::{
     diff::{Names, differences},
-    effect::{Documents, Effect, class, effects},
+    effect::{Documents, Effect, class, effects, of_provisioning},
     user_data::SizeChecked,
 };
 use crate::settings::Settings;
@@ -82,6 +89,8 @@ pub struct Question {
     pub defaults: Supposed,
     /// Those of default profiles in the manager's namespace.
     pub contents: Contents,
+    /// A store whose contents those of all tenants share.
+    pub shared: OnceLock<ProfileStore>,
 }
 
 /// Contents of default profiles, each with its name, once they are read.
@@ -251,15 +260,14 @@ impl Tenant {
         } else {
             Some(self.render(&deployment, &mut answer)?)
         };
-        let desired = desired(&deployment, documents);
+        let mut desired = desired(&deployment, documents);
+        let effects = self.effects(&desired, &found.observed);
+        desired.behind = behind(&desired, &found.observed, effects);
+        answer.behind = desired.behind.as_ref().and_then(Behind::entry);
         let machines = machines(&desired, &found.observed);
-        if let Some(machines) = machines.filter(Machines::are_outdated) {
-            answer.machines = match replacement_state(machine_deployment, Some(&machines)) {
-                ReplacementState::Outdated => Some(MachinesFate::Replaced),
-                ReplacementState::Replacing => Some(MachinesFate::BeingReplaced),
-                _ => Some(MachinesFate::HeldBack),
-            };
-        }
+        let outdated = machines.filter(|it| it.class() > Class::None);
+        let state = |it| replacement_state(machine_deployment, Some(&it), &self.replacement);
+        answer.machines = outdated.map(state).map(MachinesFate::from);
         let mut changes_document = false;
         for change in changes(desired, &found.observed) {
             let names = [&deployment.names.bootstrap, &deployment.names.provisioning];
@@ -294,6 +302,14 @@ impl Tenant {
             answer.message = Some(awaited + &paused.unwrap_or_default());
         }
         Ok(answer)
+    }
+
+    /// Returns the effects of a changed document on machines that have the existing one.
+    fn effects(&self, desired: &Desired, observed: &Observed) -> Option<Vec<Effect>> {
+        replaced(desired, observed)?;
+        let old = self.documents.get(&desired.names.provisioning)?;
+        let new = &desired.documents.as_ref()?.provisioning.0;
+        Some(of_provisioning(old.expose(), new.as_bytes()))
     }
 
     /// Returns the deployment with its own fetch token, if it has one. If it would get one, adds
@@ -335,10 +351,7 @@ impl Tenant {
         let document = |name: &String| self.documents.get(name).map(SecretBytes::expose);
         let names = &deployment.names;
         let old = (document(&names.bootstrap), document(&names.provisioning));
-        let new = Documents {
-            bootstrap: new.bootstrap.as_bytes(),
-            provisioning: new.provisioning.as_bytes(),
-        };
+        let new = Documents::of(new);
         let mut effects = match old {
             (None, None) if existing.unwrap_or(0) == 0 => return None,
             (Some(bootstrap), Some(provisioning)) => {

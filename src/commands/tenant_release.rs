@@ -18,7 +18,7 @@ use kube::{
 use serde_json::json;
 
 use super::cluster_client::{
-    ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_clusters,
+    ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_cluster,
 };
 use crate::api::{
     condition::ConditionType,
@@ -139,17 +139,8 @@ struct Release {
 impl Release {
     /// Returns the WorkerCluster of the registration, if the kubeconfig leads to its cluster.
     async fn identify(&self) -> anyhow::Result<WorkerCluster> {
-        let (name, namespace) = (&self.name, self.tenant.namespace());
-        let all = worker_clusters(&self.management, namespace).await?;
-        let own = all
-            .into_iter()
-            .find(|it| it.spec.kubeconfig_secret_ref.name == *name);
-        let own = own.with_context(|| {
-            format!(
-                "namespace {namespace} has no WorkerCluster of registration {name}; osm tenants \
-                 lists those that there are, and --namespace says where it is"
-            )
-        })?;
+        let namespace = self.tenant.namespace();
+        let own = worker_cluster(&self.management, namespace, &self.name).await?;
         let found = engage::identity(&self.worker, own.spec.home)
             .await
             .context("the worker cluster does not answer")?;

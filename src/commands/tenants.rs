@@ -26,6 +26,7 @@ use super::{
     selection::Selection,
 };
 use crate::api::{
+    change::Class,
     condition::ConditionType,
     reason::{Reason, Severity},
     worker_cluster::{FleetId, WorkerCluster},
@@ -59,6 +60,9 @@ pub struct Row {
     pub machine_deployments: Option<u32>,
     /// The number that render a default profile that is older than the manager's.
     pub outdated: Option<u32>,
+    /// The number whose machines may have an older document, by what it takes to bring the current
+    /// one into effect on them; of the hundred that a status can contain.
+    pub behind: Option<BTreeMap<Class, usize>>,
     /// The number that are refused or failing, of the hundred that a status can contain.
     pub failing: Option<u32>,
     /// The time at which the WorkerCluster was created.
@@ -163,6 +167,7 @@ fn serving(mut row: Row, fleets: Option<&Fleets>) -> Row {
             row.message = format!("{why}; before that: {}", row.state);
             unserved.as_str().clone_into(&mut row.state);
             (row.served, row.outdated, row.failing) = (None, None, None);
+            row.behind = None;
         }
     }
     row
@@ -349,6 +354,7 @@ fn row(found: &WorkerCluster) -> Row {
     let is_served = listed.is_none_or(|it| it.status != "Unknown");
     let entries = status.machine_deployments.iter();
     let failing = entries.filter(|entry| entry.state.is_failing()).count();
+    let behind = status.behind();
     Row {
         tenant: found.namespace().unwrap_or_default(),
         name: found.name_any(),
@@ -358,6 +364,7 @@ fn row(found: &WorkerCluster) -> Row {
         served: served.filter(|_| is_served),
         machine_deployments: all,
         outdated: status.outdated.filter(|_| is_served),
+        behind: is_served.then_some(behind),
         failing: u32::try_from(failing).ok().filter(|_| is_served),
         created: found.creation_timestamp().map(|time| time.0),
         server: status.server,

@@ -2,6 +2,7 @@
 
 mod account_token;
 pub mod apply;
+mod compare;
 pub mod credentials;
 pub mod dereference;
 pub mod ensure_finalizer;
@@ -21,6 +22,7 @@ use tracing::Instrument;
 
 use self::{
     apply::apply,
+    compare::compare,
     dereference::dereference,
     ensure_finalizer::ensure_finalizer,
     error::Error,
@@ -40,11 +42,12 @@ use crate::api::{
 use crate::client::{jitter, permits::Priority};
 use crate::plan::{
     bootstrap::renewal,
-    changes::{changes, kept_as_found},
+    changes::{Change, changes, kept_as_found},
     desired::{awaited_revision, desired, is_current, known_near_limit},
     found::{ProfileName, has_finalizer, lacking},
     invalid::Invalid,
     machine_rollout::{Machines, machines},
+    records::Behind,
     validate::{Deployment, Policy, validate},
 };
 use crate::rules::kubelet;
@@ -208,6 +211,8 @@ pub struct Served {
     pub restored: Option<String>,
     /// The documents that its machines were created from, if outdated machines are replaced.
     pub machines: Option<Machines>,
+    /// How far its machines may be behind.
+    pub behind: Option<Behind>,
 }
 
 /// How a machine deployment was served.
@@ -295,33 +300,33 @@ async fn converge(
         Some((documents, home))
     };
     let (documents, home) = rendered.unzip();
-    let (awaited, near_limit) = match &documents {
-        Some(documents) => (None, documents.near_limit.clone()),
-        None => (
-            awaited_revision(&deployment, &found.observed),
-            known_near_limit(&found.observed),
-        ),
-    };
+    let near_limit = documents.as_ref().map_or_else(
+        || known_near_limit(&found.observed),
+        |documents| documents.near_limit.clone(),
+    );
+    let is_current = documents.is_none();
+    let awaited = is_current.then(|| awaited_revision(&deployment, &found.observed));
     let desired = desired(&deployment, documents);
+    // What does a change take on machines that have the existing document? (client)
+    let compared = (&deployment.digest_key, &found.observed);
+    let desired = compare(context, desired, compared, priority).await;
+    let behind = desired.behind.clone();
     let machines = machines(&desired, &found.observed);
     // Plan the changes. (pure)
     let changes = changes(desired, &found.observed);
-    let writes = changes.len();
-    let remarks = [
-        (Reason::AwaitingRevision, awaited),
+    let remark = remark([
+        (Reason::AwaitingRevision, awaited.flatten()),
         (Reason::UserDataNearLimit, near_limit),
         (
             Reason::KeptAsFound,
             kept_as_found(&changes, &found.observed),
         ),
         (Reason::KubeletUnsupported, unsupported_kubelet(&deployment)),
-    ];
-    let mut remarks = remarks.into_iter();
-    let written = changes
-        .iter()
-        .filter_map(|it| Some(it.secret()?.to_owned()));
-    let written: Vec<_> = written.collect();
+    ]);
+    let written = changes.iter().filter_map(Change::secret);
+    let written: Vec<_> = written.map(str::to_owned).collect();
     let restored = restored(&written, foreign_writes);
+    let writes = changes.len();
     span.record("writes", writes);
     // Apply them. (client)
     if writes > 0 {
@@ -339,10 +344,17 @@ async fn converge(
         next: Some(next_reconcile(context, &deployment)),
         writes,
         kind: ServedKind::Current,
-        remark: remarks.find_map(|(reason, text)| Some((reason, text?))),
+        remark,
         restored,
         machines,
+        behind,
     })
+}
+
+/// Returns the first of these that there is something to say about.
+fn remark(remarks: [(Reason, Option<String>); 4]) -> Option<(Reason, String)> {
+    let mut remarks = remarks.into_iter();
+    remarks.find_map(|(reason, text)| Some((reason, text?)))
 }
 
 /// Returns a sentence about the documents that are written because of another client.
@@ -397,6 +409,7 @@ impl Served {
             remark: None,
             restored: None,
             machines: None,
+            behind: None,
         }
     }
 }

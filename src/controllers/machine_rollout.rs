@@ -21,15 +21,18 @@ use tokio::time::Instant;
 
 use super::{context::Context, state::known_machines::full_name};
 use crate::api::{
+    change::Class,
     condition::ConditionType,
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::REPLACED_FOR,
     reason::Reason,
-    worker_cluster::{MachineReplacement, MachineRollout},
+    worker_cluster::MachineReplacement,
 };
 use crate::client::retry_delay::RetryDelay;
 use crate::fleet::events;
-use crate::plan::machine_rollout::{ReplacementState, next_to_replace, replacement_state};
+use crate::plan::machine_rollout::{
+    Machines, ReplacementPolicy, ReplacementState, next_to_replace, replacement_state,
+};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
@@ -49,10 +52,13 @@ pub async fn follow(context: &Context) {
         replacing: BTreeMap::new(),
         delay: RetryDelay::default(),
     };
+    let mut worker_cluster = context.engagement.worker_cluster.clone();
     loop {
         let again = Box::pin(rollout.evaluate()).await;
         tokio::select! {
             () = context.machines.changed() => {}
+            // A change may have been permitted.
+            Ok(()) = worker_cluster.changed() => {}
             () = sleep(again) => {}
         }
     }
@@ -84,16 +90,38 @@ struct Rollout<'a> {
 struct Candidate {
     found: Arc<MachineDeployment>,
     name: String,
-    content: String,
+    machines: Option<Machines>,
     state: ReplacementState,
+}
+
+impl Candidate {
+    /// Returns the digest of the document that its new machines get.
+    fn content(&self) -> &str {
+        self.machines.as_ref().map_or("", |it| &it.content)
+    }
+
+    /// Says what a change would take that is not permitted.
+    fn not_permitted(&self) -> String {
+        let known = self.machines.as_ref();
+        let class = known.map_or(Class::NewMachine, Machines::class);
+        let parts = known.and_then(|it| it.behind.as_ref());
+        let parts = parts.map_or("an unknown document", |it| &it.parts);
+        let count = self.found.status.as_ref().and_then(|it| it.replicas);
+        format!(
+            "{} ({class}: {parts}; machines: up to {}; document {})",
+            self.name,
+            count.unwrap_or(0),
+            self.content(),
+        )
+    }
 }
 
 impl Rollout<'_> {
     /// Evaluates all machine deployments once. Returns when to do so again if nothing happens
     /// before.
     async fn evaluate(&mut self) -> Option<Duration> {
-        let setting = setting(self.context);
-        if setting.replace == MachineReplacement::Never {
+        let policy = policy(self.context);
+        if policy.rollout.replace == MachineReplacement::Never {
             self.written.clear();
             self.replacing.clear();
             report_setting(self.context);
@@ -102,9 +130,9 @@ impl Rollout<'_> {
         if !is_everything_reconciled(self.context) {
             return None;
         }
-        let mut all = self.all();
+        let mut all = self.all(&policy);
         let states: Vec<_> = all.iter().map(|it| it.state).enumerate().collect();
-        let max = usize::try_from(setting.max_concurrent).unwrap_or(usize::MAX);
+        let max = usize::try_from(policy.rollout.max_concurrent).unwrap_or(usize::MAX);
         for index in next_to_replace(&states, max) {
             let Some(candidate) = all.get_mut(index) else {
                 continue;
@@ -130,16 +158,16 @@ impl Rollout<'_> {
     }
 
     /// Returns all machine deployments, sorted by name.
-    fn all(&mut self) -> Vec<Candidate> {
+    fn all(&mut self, policy: &ReplacementPolicy) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = Vec::new();
         for found in self.context.machine_deployments.state() {
             let name = full_name(&ObjectRef::from_obj(&*found));
             let machines = self.context.machines.get(&name);
-            let state = replacement_state(&found, machines.as_ref());
+            let state = replacement_state(&found, machines.as_ref(), policy);
             all.push(Candidate {
-                content: machines.map(|it| it.content).unwrap_or_default(),
                 found,
                 name,
+                machines,
                 state,
             });
         }
@@ -151,7 +179,8 @@ impl Rollout<'_> {
         let outdated: HashSet<&String> = outdated.map(|it| &it.name).collect();
         self.written.retain(|name, _| outdated.contains(name));
         for candidate in &mut all {
-            if self.written.get(&candidate.name) == Some(&candidate.content) {
+            let written = self.written.get(&candidate.name);
+            if written.is_some_and(|written| written == candidate.content()) {
                 candidate.state = ReplacementState::Replacing;
             }
         }
@@ -167,24 +196,24 @@ impl Rollout<'_> {
                 "uid": candidate.found.uid(),
                 "resourceVersion": candidate.found.resource_version(),
             },
-            "spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: &candidate.content}}}},
+            "spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: candidate.content()}}}},
         });
         let name = candidate.found.name_any();
         let patch = Patch::Merge(&patch);
         api.patch_metadata(&name, &PatchParams::default(), &patch)
             .await?;
         self.written
-            .insert(candidate.name.clone(), candidate.content.clone());
+            .insert(candidate.name.clone(), candidate.content().to_owned());
         tracing::info!(
             registration = %self.context.engagement.registration,
             %namespace,
             name,
-            content = candidate.content,
+            content = candidate.content(),
             "machines are replaced: they were made from another document"
         );
         let note = format!(
             "the machines were made from another document than machines get now, which is {}",
-            candidate.content
+            candidate.content()
         );
         self.publish(&candidate.found, Reason::ReplacingMachines, note)
             .await;
@@ -260,10 +289,16 @@ impl Rollout<'_> {
             let names = all.iter().filter(|it| it.state == wanted);
             names.map(|it| it.name.as_str()).collect::<Vec<_>>()
         };
+        let above = all
+            .iter()
+            .filter(|it| it.state == ReplacementState::AboveLimit);
+        let above: Vec<String> = above.map(Candidate::not_permitted).collect();
+        let above: Vec<&str> = above.iter().map(String::as_str).collect();
         let held_up = self.replacing.iter().filter(|(_, it)| it.is_held_up);
         let held_up: Vec<&str> = held_up.map(|(name, _)| name.as_str()).collect();
         let parts = [
             ("makes no progress", held_up.as_slice()),
+            ("takes more than maxClass permits", &above),
             ("replacing", &of(ReplacementState::Replacing)),
             ("waiting", &of(ReplacementState::Outdated)),
             ("paused or not at rest", &of(ReplacementState::HeldBack)),
@@ -272,11 +307,19 @@ impl Rollout<'_> {
         .filter(|(_, names)| !names.is_empty())
         .map(|(what, names)| format!("{what}: {}", some_of(names)))
         .collect::<Vec<_>>();
-        match (parts.is_empty(), held_up.is_empty()) {
-            (true, _) => ConditionState::well(Reason::MachinesCurrent),
-            (false, true) => ConditionState::wrong(Reason::MachinesOutdated, parts.join("; ")),
-            (false, false) => ConditionState::wrong(Reason::MachinesHeldUp, parts.join("; ")),
+        let reason = match (held_up.is_empty(), above.is_empty()) {
+            (false, _) => Reason::MachinesHeldUp,
+            (true, false) => Reason::ChangeAboveLimit,
+            (true, true) => Reason::MachinesOutdated,
+        };
+        if !parts.is_empty() {
+            return ConditionState::wrong(reason, parts.join("; "));
         }
+        ConditionState::well(if of(ReplacementState::BelowLimit).is_empty() {
+            Reason::MachinesCurrent
+        } else {
+            Reason::MachinesLeftAlone
+        })
     }
 
     fn set_condition(&self, finding: ConditionState) {
@@ -301,11 +344,10 @@ fn deadline(found: &MachineDeployment) -> Duration {
     })
 }
 
-/// Returns the tenant's setting, or the fleet's default.
-fn setting(context: &Context) -> MachineRollout {
+fn policy(context: &Context) -> ReplacementPolicy {
     let own = context.engagement.worker_cluster.borrow();
-    let setting = own.as_ref().and_then(|own| own.spec.rollout?.machines);
-    setting.unwrap_or(context.engagement.defaults.settings.machine_rollout)
+    let defaults = context.engagement.defaults.settings.machine_rollout;
+    ReplacementPolicy::new(own.as_deref(), defaults)
 }
 
 /// Corrects the condition of a tenant whose machines were replaced before and no longer are.

@@ -18,6 +18,7 @@ use crate::api::{
 };
 use crate::client::{recurring::Recurring, retry_delay::RetryDelay, tenant_status::ConditionLog};
 use crate::fleet::{
+    engage::is_of_an_older_definition,
     engagement::Reporting,
     events::{self, Occurrence},
 };
@@ -52,6 +53,7 @@ pub async fn report(reporting: Reporting) {
         warn_at: None,
         warned: None,
         has_warned: false,
+        has_older_definition: false,
         again: RetryDelay::new(INTERVAL, AGAIN_MAX),
         log: ConditionLog::default(),
     };
@@ -121,6 +123,9 @@ struct Writer<'a> {
     warned: Option<Instant>,
     /// True if an Event has said that something is wrong, and none that all is well.
     has_warned: bool,
+    /// True if the definition of WorkerClusters lacks fields of this release. It is tried again
+    /// after a restart.
+    has_older_definition: bool,
     /// The delay between writes of the same status, in case another program writes it, too.
     again: RetryDelay,
     log: ConditionLog,
@@ -178,12 +183,16 @@ impl Writer<'_> {
         if before.fleet().is_some_and(|holder| !holder.may_be(us)) {
             return Ok(INTERVAL);
         }
-        let wanted = status(status::Params {
+        let mut wanted = status(status::Params {
             report: &report,
             before,
             generation: own.metadata.generation,
             now: self.reporting.clock.now(),
         });
+        if self.has_older_definition {
+            let entries = wanted.machine_deployments.iter_mut();
+            entries.for_each(|entry| entry.behind = None);
+        }
         let (was_lost, is_lost) = (lost(before).is_some(), lost(&wanted).is_some());
         let is_same = *before == wanted;
         if !is_lost {
@@ -197,20 +206,9 @@ impl Writer<'_> {
         if is_same || self.is_held_back {
             return Ok(INTERVAL);
         }
-        let namespace = own.namespace().unwrap_or_default();
-        let api: Api<WorkerCluster> =
-            Api::namespaced(self.reporting.management.client(), &namespace);
         let is_first = before.served.is_none();
         let is_well = (is_first || self.has_warned) && is_ready_again(before, &wanted);
-        let patch = json!({
-            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
-            "kind": "WorkerCluster",
-            "status": WorkerClusterStatus { requested_by_fleet: None, ..wanted.clone() },
-        });
-        let params = PatchParams::apply("osm").force();
-        let patched = api
-            .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
-            .await?;
+        let patched = self.patch(&own, &wanted).await?;
         self.written_at = Some(Instant::now());
         self.tell(&own, (&news, is_well)).await;
         let before = self.written.replace(Written {
@@ -229,6 +227,30 @@ impl Writer<'_> {
         }
         self.again.reset();
         Ok(INTERVAL)
+    }
+
+    /// Writes a status, and returns the WorkerCluster.
+    async fn patch(
+        &mut self,
+        own: &WorkerCluster,
+        wanted: &WorkerClusterStatus,
+    ) -> Result<WorkerCluster, kube::Error> {
+        let namespace = own.namespace().unwrap_or_default();
+        let api: Api<WorkerCluster> =
+            Api::namespaced(self.reporting.management.client(), &namespace);
+        let patch = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
+            "kind": "WorkerCluster",
+            "status": WorkerClusterStatus { requested_by_fleet: None, ..wanted.clone() },
+        });
+        let params = PatchParams::apply("osm").force();
+        let patched = api
+            .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
+            .await;
+        if let Err(error) = &patched {
+            self.has_older_definition |= is_of_an_older_definition(error);
+        }
+        patched
     }
 
     /// Returns when the next step may be written.

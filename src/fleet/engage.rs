@@ -27,7 +27,7 @@ pub use self::{
     engage_error::EngageError,
     engage_latency::EngageLatency,
     federate::audience,
-    hold::{Asking, Holding},
+    hold::{Asking, Holding, is_of_an_older_definition},
     identify::identity,
     keep_cluster_info::{Reading, keep_cluster_info},
     keep_credential::{keep_credential, warn_of_expiry},

@@ -159,6 +159,7 @@ fn machines(report: &Report) -> Option<MachineState> {
     match found.reason {
         Reason::MachinesCurrent => Some(MachineState::Current),
         Reason::MachinesOutdated => Some(MachineState::Outdated),
+        Reason::ChangeAboveLimit => Some(MachineState::AboveLimit),
         Reason::MachinesHeldUp => Some(MachineState::HeldUp),
         Reason::MachineRolloutFailed => Some(MachineState::Failed),
         _ => None,
@@ -272,6 +273,8 @@ mod tests {
         counts.count(&tenant_status(ConditionType::CredentialValid, soon));
         let current = ConditionState::well(Reason::MachinesCurrent);
         counts.count(&tenant_status(ConditionType::MachinesCurrent, current));
+        let above = ConditionState::wrong(Reason::ChangeAboveLimit, "");
+        counts.count(&tenant_status(ConditionType::MachinesCurrent, above));
         let held_up = ConditionState::wrong(Reason::MachinesHeldUp, "");
         counts.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
         let alone = ConditionState::well(Reason::MachinesLeftAlone);
@@ -283,9 +286,10 @@ mod tests {
             r#"osm_expiring_kubeconfigs{state="very_soon"} 1"#,
             r#"osm_expiring_kubeconfigs{state="expired"} 0"#,
             r#"osm_machine_rollout_tenants{state="current"} 1"#,
+            r#"osm_machine_rollout_tenants{state="above_limit"} 1"#,
             r#"osm_machine_rollout_tenants{state="held_up"} 1"#,
             r#"osm_machine_rollout_tenants{state="outdated"} 0"#,
-            r#"osm_tenants{state="engaging"} 4"#,
+            r#"osm_tenants{state="engaging"} 5"#,
         ] {
             assert!(page.lines().any(|found| found == line), "{line}: {page}");
         }

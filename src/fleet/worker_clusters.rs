@@ -25,7 +25,7 @@ use super::{
 };
 use crate::api::{
     condition::ConditionType,
-    names::SETTINGS_RESTORED,
+    names::{PERMITTED, SETTINGS_RESTORED},
     reason::Reason,
     worker_cluster::{
         FleetId, SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus,
@@ -270,8 +270,9 @@ async fn notify_registrations(
 }
 
 /// Returns the parts that matter to the tasks that serve the cluster.
-fn matter(own: &WorkerCluster) -> (Option<&str>, &WorkerClusterSpec, bool) {
-    (own.metadata.uid.as_deref(), &own.spec, is_restored(own))
+fn matter(own: &WorkerCluster) -> (Option<&str>, &WorkerClusterSpec, [Option<&String>; 2]) {
+    let said = [SETTINGS_RESTORED, PERMITTED].map(|key| own.annotations().get(key));
+    (own.metadata.uid.as_deref(), &own.spec, said)
 }
 
 /// Returns which fleet serves the tenant and which one asks for it. Of the status, which we write

@@ -15,9 +15,9 @@ use super::{
     task::Outcome,
     worker::{DEADLINE, Worker, WorkerError},
 };
-use crate::api::profile::OperatingSystemProfileSpec;
 use crate::client::permits::{Permit, Permits, Priority};
 use crate::render::{Limits, RenderError, RenderInput};
+use crate::rules::admission::Written;
 use crate::tenant::id::TenantId;
 
 /// The maximum number of workers. Multiplied by [`MEMORY_BYTES_MAX`], it must fit into the
@@ -106,11 +106,11 @@ impl Pool {
     pub async fn lint(
         &self,
         tenant: &TenantId,
-        (name, profile): (&str, &OperatingSystemProfileSpec),
+        written: &Written,
     ) -> Result<Vec<String>, WorkerError> {
         let slot = self.acquire(tenant, Priority::High).await;
         let mut worker = self.worker_with("")?;
-        let findings = worker.lint(name, profile).await;
+        let findings = worker.lint(written).await;
         slot.finish(worker, &findings, |_| false);
         findings
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::{recent::Recent, template::CompiledProfile};
-use crate::rules::{lint, user_data::weigh};
+use crate::rules::{admission::remarks_on, user_data::weigh};
 
 /// The limit of address space, in bytes. Loose, because allocators reserve more than they use.
 const ADDRESSES_BYTES_MAX: u64 = 8 << 30;
@@ -41,7 +41,11 @@ pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         let task: Task<'_> = serde_json::from_slice(&task)?;
         let answer = match &task {
             Task::Render(task) => to_parts(rendered(task, &mut profiles)?)?,
-            Task::Lint { name, profile } => alone(&lint::remarks(name, profile))?,
+            Task::Lint {
+                name,
+                profile,
+                before,
+            } => alone(&remarks_on(name, (before.as_deref(), profile)))?,
         };
         for part in answer {
             pipe::write(to, &part)?;

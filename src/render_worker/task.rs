@@ -20,7 +20,6 @@ use crate::tenant::{
 
 /// A request to a worker.
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "only one exists at a time")]
 pub(super) enum Task<'a> {
     /// Render the documents of a machine deployment.
     Render(Render<'a>),
@@ -30,6 +29,8 @@ pub(super) enum Task<'a> {
         name: Cow<'a, str>,
         /// The profile.
         profile: Cow<'a, OperatingSystemProfileSpec>,
+        /// The profile before, if it is changed.
+        before: Option<Cow<'a, OperatingSystemProfileSpec>>,
     },
 }
 

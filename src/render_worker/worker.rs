@@ -15,8 +15,8 @@ use super::{
     pipe::{self, Part},
     task::{Outcome, PARTS, Render, Task, from_parts, json},
 };
-use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::{Limits, RenderInput, recent::Recent};
+use crate::rules::admission::Written;
 
 /// The deadline of one render, including compilation. The engine's own limits stop the most
 /// expensive template in `tests/hostile` after a tenth of it; the rest is headroom for a
@@ -131,14 +131,14 @@ impl Worker {
     }
 
     /// Lints a profile. After an error the worker must be dropped.
-    pub(super) async fn lint(
-        &mut self,
-        name: &str,
-        profile: &OperatingSystemProfileSpec,
-    ) -> Result<Vec<String>, WorkerError> {
+    pub(super) async fn lint(&mut self, written: &Written) -> Result<Vec<String>, WorkerError> {
         before(self.deadline, async {
-            let (name, profile) = (name.into(), Cow::Borrowed(profile));
-            let [findings, ..] = self.request(&Task::Lint { name, profile }).await?;
+            let task = Task::Lint {
+                name: Cow::Borrowed(&written.name),
+                profile: Cow::Borrowed(&written.spec),
+                before: written.before.as_ref().map(Cow::Borrowed),
+            };
+            let [findings, ..] = self.request(&task).await?;
             Ok(serde_json::from_slice(&findings)?)
         })
         .await

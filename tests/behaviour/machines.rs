@@ -5,6 +5,7 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
+use osm::api::change::Class;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{MACHINES_MADE_FROM, REVISION};
 use osm::api::profile::OperatingSystemProfile;
@@ -14,11 +15,12 @@ use tempfile::NamedTempFile;
 
 use crate::administrator::{get, list, merge};
 use crate::audit::{Request, told};
+use crate::commands::Admin;
 use crate::fixtures::{self, PROFILE_NAME, a_little_machine_deployment};
 use crate::process::{Manager, plan};
 use crate::rotation::install;
 use crate::server::ok;
-use crate::stage::{Stage, Tenant, message};
+use crate::stage::{Made, Stage, Tenant, WORKER, message};
 use crate::wait;
 use crate::world::World;
 
@@ -59,9 +61,10 @@ pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
     let wrong = ("MachinesCurrent", "False", "MachinesOutdated");
     let own = wait_for_message(&tenant, "waiting: kube-system/").await;
     assert!(message(&own, wrong.0).contains(&format!("replacing: kube-system/{first}")));
-    replace_machines(&tenant, &first).await;
+    let made = replace_machines(&tenant, &first, "2").await;
+    assert!(made.provisioning_text().contains("second"));
     let second = told_beside(&tenant, &[&first]).await;
-    replace_machines(&tenant, &second).await;
+    replace_machines(&tenant, &second, "2").await;
     tenant
         .says("MachinesCurrent", "True", "MachinesCurrent")
         .await;
@@ -82,11 +85,93 @@ pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
     assert_eq!(replacing.count(), 2);
 }
 
+/// A change within the limit replaces machines. One above it replaces none until it is permitted,
+/// and nothing is held up for new machines; the next change needs another permission.
+pub async fn a_change_above_the_limit_replaces_no_machines_until_it_is_permitted(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "limit");
+    let tenant = stage.tenant().await;
+    let machines = json!({ "replace": "WhenOutdated", "maxClass": "Reload" });
+    tenant
+        .configure(json!({ "rollout": { "machines": machines } }))
+        .await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let change = async |profile: OperatingSystemProfile| {
+        let spec = serde_json::to_value(&profile.spec).expect("plain values");
+        merge(&tenant.profiles(), PROFILE_NAME, json!({ "spec": spec })).await;
+    };
+    install(&tenant, &a_profile_with_crictl("v1.0.0", "first", "a")).await;
+    tenant.serve(&a_little_machine_deployment("a")).await;
+    at_rest(&tenant, "a").await;
+    change(a_profile_with_crictl("v2.0.0", "first", "b")).await;
+    let told = told_beside(&tenant, &[]).await;
+    replace_machines(&tenant, &told, "2").await;
+    let current = ("MachinesCurrent", "True", "MachinesCurrent");
+    tenant.says(current.0, current.1, current.2).await;
+
+    for (version, text, revision) in [("v3.0.0", "second", "3"), ("v4.0.0", "third", "4")] {
+        let before = get(&tenant.machine_deployments(), "a").await;
+        change(a_profile_with_crictl(version, text, "b")).await;
+        let own = tenant
+            .says("MachinesCurrent", "False", "ChangeAboveLimit")
+            .await;
+        let entry = tenant.entry("kube-system/a", ("Served", "Current")).await;
+        let behind = entry.behind.expect("it is behind");
+        assert_eq!(
+            (behind.class, &*behind.parts),
+            (Class::NewMachine, "/etc/text")
+        );
+        let said = message(&own, "MachinesCurrent");
+        let told = format!(
+            "takes more than maxClass permits: kube-system/a (NewMachine: /etc/text; machines: up to 1; \
+             document {})",
+            behind.document
+        );
+        assert_eq!(said, told);
+        // New machines get the new document.
+        let made = tenant.serve(&a_little_machine_deployment("new")).await;
+        assert!(made.provisioning_text().contains(text));
+        tenant.delete("new").await;
+        wait::for_absence(&tenant.machine_deployments(), "new").await;
+        let (code, text) = plan(&stage, &[]).await;
+        let stays = "outdated machines would stay: the change takes more than maxClass permits";
+        assert!(code == Some(0) && text.contains(stays), "{text}");
+        let after = get(&tenant.machine_deployments(), "a").await;
+        assert_eq!(replaced_for(&before), replaced_for(&after));
+
+        let permit = ["tenant", "permit", WORKER, "-n", &tenant.namespace];
+        let permitted = Admin::of(&tenant).osm(&permit).await;
+        assert_eq!(permitted.code, Some(0), "{permitted:?}");
+        let told = format!("kube-system/a: document {} permitted", behind.document);
+        assert!(permitted.out.contains(&told), "{permitted:?}");
+        wait::for_object(&tenant.machine_deployments(), "a", "it is told", |found| {
+            replaced_for(found) == Some(&behind.document)
+        })
+        .await;
+        replace_machines(&tenant, "a", revision).await;
+        tenant.says(current.0, current.1, current.2).await;
+    }
+    manager.stop().await;
+}
+
 /// As [`fixtures::a_profile`], without what changes with each token.
 fn a_profile(version: &str, text: &str) -> OperatingSystemProfile {
     let mut profile = fixtures::a_profile(version, text);
     let files = &mut profile.spec.provisioning_config.files;
     files.retain(|file| file.path != "/etc/kubeconfig");
+    profile
+}
+
+/// With a file that is read again each time.
+fn a_profile_with_crictl(version: &str, text: &str, crictl: &str) -> OperatingSystemProfile {
+    let mut profile = a_profile(version, text);
+    let file = json!({
+        "path": "/etc/crictl.yaml", "content": { "inline": { "data": crictl } },
+    });
+    let file = serde_json::from_value(file).expect("it is a file");
+    profile.spec.provisioning_config.files.push(file);
     profile
 }
 
@@ -120,20 +205,20 @@ async fn set_status(tenant: &Tenant, found: &MachineDeployment, updated: u32) {
 }
 
 /// Replaces the machines as machine-controller does: another revision, documents for it, machines.
-async fn replace_machines(tenant: &Tenant, name: &str) {
-    tenant.annotate(name, (REVISION, "2")).await;
+async fn replace_machines(tenant: &Tenant, name: &str, revision: &str) -> Made {
+    tenant.annotate(name, (REVISION, revision)).await;
     let found = get(&tenant.machine_deployments(), name).await;
     set_status(tenant, &found, 0).await;
-    let made = tenant.made(name, "2").await;
-    assert!(made.provisioning_text().contains("second"));
+    let made = tenant.made(name, revision).await;
     let told = replaced_for(&found).expect("it was told");
-    let said = format!("2 {told} ");
+    let said = format!("{revision} {told} ");
     let secret = made.kubelet_kubeconfig.name_any();
     wait::for_object(&tenant.secrets(), &secret, "it is noted", |secret| {
         secret.annotations()[MACHINES_MADE_FROM].starts_with(&said)
     })
     .await;
     at_rest(tenant, name).await;
+    made
 }
 
 /// Waits until one more than these was told to replace its machines; never more at a time.

@@ -43,6 +43,40 @@ fn the_default_profiles_can_be_listed_shown_and_exported() {
 }
 
 #[test]
+fn two_sets_of_profiles_say_what_their_difference_takes_on_machines() {
+    let folder = Folder::new();
+    folder.osm("profiles export --dir old");
+    let same = folder.osm("profiles diff old --kubernetes 1.34.1");
+    assert_eq!(same.code, 0, "{}", same.stderr);
+    fs::remove_file(folder.path("old/osp-rhel.yaml")).unwrap();
+    for name in ["osp-ubuntu", "osp-debian"] {
+        let file = format!("old/{name}.yaml");
+        let text = folder.read(&file);
+        let setting = "net.bridge.bridge-nf-call-iptables = 1";
+        let old = text.replacen(setting, "net.bridge.bridge-nf-call-iptables = 0", 1);
+        folder.write(&file, &old);
+    }
+    let ran = folder.osm("profiles diff old --kubernetes 1.34.1");
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let row = |name: &str| {
+        let line = ran.stdout.lines().find(|line| line.starts_with(name));
+        let words = line.expect(name).split_whitespace();
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("osp-debian")[3], "RestartUnit");
+    assert_eq!(row("osp-flatcar")[3], "None");
+    let [_, old, _, class] = &row("osp-rhel")[..] else {
+        panic!("{}", ran.stdout);
+    };
+    assert_eq!([&**old, class], ["-", "-"]);
+    let effect = "osp-debian, osp-ubuntu\n  /etc/sysctl.d/k8s.conf: RestartUnit \
+                  (systemd-sysctl.service)\n";
+    assert!(ran.stdout.ends_with(effect), "{}", ran.stdout);
+    let none = folder.osm("profiles diff nowhere --kubernetes 1.34.1");
+    assert!(none.code == 1 && none.stderr.contains("cannot read nowhere"));
+}
+
+#[test]
 fn every_command_reads_lists_and_the_platforms_own_kind() {
     let folder = Folder::new();
     let list = |kind: &str, text: &str| {

@@ -345,9 +345,10 @@ async fn a_change_goes_before_the_resyncs_of_all_other_tenants() {
         let name = it.body.pointer("/metadata/name").and_then(Value::as_str);
         name.is_some_and(|name| name.starts_with(&new))
     });
-    // The one whose turn it was, and one in five.
+    // Both writes of the one whose turn it was, which compares documents meanwhile, and one in
+    // five.
     let (own, others) = (own.len(), others.len());
     assert!((1..=4).contains(&own), "{own}");
-    assert!(others <= 2, "{others} of others went before {own}");
+    assert!(others <= 3, "{others} of others went before {own}");
     process.stop().await;
 }

@@ -134,6 +134,8 @@ async fn other_bytes_take_the_bootstrap_document_away_first() {
 #[tokio::test(start_paused = true)]
 async fn the_bootstrap_document_stays_where_only_the_other_one_differs() {
     let expected = lines(&[
+        // What the change takes on machines that run.
+        ("PUT secrets", KUBELET_KUBECONFIG),
         ("DELETE operatingsystemconfigs", CONFIG),
         ("POST operatingsystemconfigs", CONFIG),
         ("DELETE secrets", PROVISIONING),

@@ -11,7 +11,7 @@ use fake_cluster::{Cluster, object};
 use osm::{
     api::{
         config::OperatingSystemConfigSpec,
-        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MADE_FOR, TEMPLATE},
+        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MACHINES_BEHIND, MADE_FOR, TEMPLATE},
     },
     plan::{
         desired::{config_digest, secret_digest},
@@ -172,6 +172,8 @@ impl Secrets {
                     CONTENT,
                     INPUTS,
                     TEMPLATE,
+                    // The machines' past is not that of a world without faults.
+                    MACHINES_BEHIND,
                     "kubernetes.io/service-account.uid",
                 ] {
                     annotations.remove(key);
@@ -220,13 +222,16 @@ fn timeless(status: Option<&mut Value>) {
         let Some(items) = items else { continue };
         // What was not checked is not known, as if nothing were said.
         items.retain(|item| text(item, "/reason") != "NotChecked");
-        // Conditions are a map by their type; their order tells which was written first.
-        items.sort_by(|a, b| text(a, "/type").cmp(text(b, "/type")));
+        // Conditions are a map by their type; their order tells which was written first. That of
+        // machine deployments tells which are behind.
+        let key = |item: &Value| [text(item, "/type"), text(item, "/name")].concat();
+        items.sort_by_cached_key(key);
         for item in items.iter_mut().filter_map(Value::as_object_mut) {
             for time in [
                 "lastTransitionTime",
                 "since",
                 "traceId",
+                "behind",
                 "observedGeneration",
             ] {
                 item.remove(time);

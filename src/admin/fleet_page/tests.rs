@@ -40,6 +40,7 @@ fn a_report(message: &str) -> Report {
         waits_since: None,
         trace_id: None,
         profile: None,
+        behind: None,
     };
     Report {
         findings: [(
@@ -142,6 +143,7 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
             "why": "CallFailed: kube-system/refused: refused", "version": "refused",
             "machineDeployments":
                 { "total": 1, "current": 0, "outdated": 0, "waiting": 0, "failing": 1 },
+            "behind": {},
             "lastReconcile": {
                 "at": "1970-01-01T00:16:40Z", "machineDeployment": "kube-system/refused",
                 "outcome": "Failing", "reason": "CallFailed",

@@ -10,6 +10,7 @@ pub use kube_core as core;
 #[doc(hidden)]
 pub use kube_derive::KubeSchema;
 
+pub mod change;
 pub mod condition;
 pub mod config;
 pub mod machine_deployment;

@@ -56,9 +56,16 @@ pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 /// Annotation of the kubelet's kubeconfig Secret: the document from which the machines were
 /// created. A rotation does not delete this one.
 pub const MACHINES_MADE_FROM: &str = "operatingsystemmanager.k8c.io/machines-made-from";
+/// Annotation of the kubelet's kubeconfig Secret: what the changes of the document since then take
+/// on machines that run.
+pub const MACHINES_BEHIND: &str = "operatingsystemmanager.k8c.io/machines-behind";
 /// Annotation of the machines in a machine deployment's template: the digest of the provisioning
 /// document because of which they were replaced.
 pub const REPLACED_FOR: &str = "operatingsystemmanager.k8c.io/replaced-for";
+
+/// Annotation of a WorkerCluster: the digests of documents for which machines may be replaced even
+/// if that takes more than `spec.rollout.machines.maxClass`.
+pub const PERMITTED: &str = "operatingsystemmanager.k8c.io/permitted-documents";
 
 /// Annotation of a default profile: the digest of the content that we installed. If the content has
 /// another digest, the profile was edited.

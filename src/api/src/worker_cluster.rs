@@ -22,9 +22,9 @@ pub use self::{
     },
     rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout},
     status::{
-        FULL_NAME_CHARACTERS_MAX, FleetId, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
-        MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
-        URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
+        BehindEntry, FULL_NAME_CHARACTERS_MAX, FleetId, MESSAGE_CHARACTERS_MAX,
+        MachineDeploymentEntry, MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX,
+        UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
     },
 };
 use super::condition::ConditionType;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::api::reason::Reason;
-use crate::plan::found::NotServed;
-use crate::rules::effect::{Class, Effect};
+use crate::api::{change::Class, reason::Reason, worker_cluster::BehindEntry};
+use crate::plan::{found::NotServed, machine_rollout::ReplacementState};
+use crate::rules::effect::Effect;
 
 const NO_PROFILE: &str = "it names no profile, and spec.profileAnnotation of its WorkerCluster is \
                           RequireAnnotation";
@@ -32,6 +32,10 @@ pub struct Answer {
     /// The planned result for outdated machines, if they are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<MachinesFate>,
+    /// What all changes of the document take together on machines that have an older one, once it
+    /// is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind: Option<BehindEntry>,
     /// What a change of the documents would take on machines that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
@@ -82,6 +86,22 @@ pub enum MachinesFate {
     BeingReplaced,
     /// They would be replaced if their machine deployment were at rest and not paused.
     HeldBack,
+    /// They would stay: the change takes more than `maxClass`, and is not permitted.
+    AboveLimit,
+    /// They would stay: the change takes less than `minClass`.
+    BelowLimit,
+}
+
+impl From<ReplacementState> for MachinesFate {
+    fn from(state: ReplacementState) -> Self {
+        match state {
+            ReplacementState::Outdated => Self::Replaced,
+            ReplacementState::Replacing => Self::BeingReplaced,
+            ReplacementState::AboveLimit => Self::AboveLimit,
+            ReplacementState::BelowLimit => Self::BelowLimit,
+            _ => Self::HeldBack,
+        }
+    }
 }
 
 impl Answer {
@@ -98,6 +118,7 @@ impl Answer {
             message: None,
             inputs: Vec::new(),
             machines: None,
+            behind: None,
             running: None,
             writes: Vec::new(),
             diff: String::new(),

@@ -40,8 +40,17 @@ pub(super) async fn profiles(
 ) -> anyhow::Result<(ProfileStore, Vec<String>)> {
     let mut new = Vec::new();
     let defaults = built_in_profiles()?;
-    let policies = Arc::clone(&question.settings.policies);
-    let store = ProfileStore::new(0, Quotas::new(policies, &defaults, Arc::default()));
+    let quotas = || {
+        let policies = Arc::clone(&question.settings.policies);
+        Quotas::new(policies, &defaults, Arc::default())
+    };
+    // What many tenants have is compiled once.
+    let shared = question.shared.get_or_init(|| {
+        let shared = ProfileStore::new(0, quotas());
+        shared.hold_all(&defaults);
+        shared
+    });
+    let store = shared.beside(0, quotas());
     store.resize(home, policy.profiles);
     let is_in_management = own.spec.home == Home::Management;
     if is_in_management {

@@ -45,6 +45,7 @@ use crate::plan::{
     default_profile::DefaultProfileSettings,
     desired::{config_digest, secret_digest, stored_digest},
     digest::DigestKey,
+    machine_rollout::ReplacementPolicy,
     observed::Seen,
 };
 use crate::render::input::RegistryCredential;
@@ -89,6 +90,8 @@ pub(super) struct Tenant {
     pub(super) fetch_tokens: HashMap<String, SecretText>,
     /// The WorkerCluster. If it does not exist yet, it has no uid.
     pub(super) own: WorkerCluster,
+    /// When its machines are replaced.
+    pub(super) replacement: ReplacementPolicy,
     /// True if the WorkerCluster is paused.
     pub(super) is_paused: bool,
     pub(super) tokens: HashMap<String, Token>,
@@ -159,6 +162,7 @@ impl Tenant {
             secrets: made.secrets,
             documents: made.documents,
             fetch_tokens: made.fetch_tokens,
+            replacement: ReplacementPolicy::new(Some(&own), defaults.machine_rollout),
             is_paused: own.spec.paused,
             own,
             tokens: bootstrap_tokens(&worker).await?,

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::error::Error;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KEPT, MACHINES_MADE_FROM, MADE_FOR},
+    names::{CLOUD_INIT_SETTINGS, KEPT, MADE_FOR},
 };
 use crate::client::{rate_limit::Prepaid, write};
 use crate::controllers::{
@@ -404,9 +404,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
         annotations.remove(KEPT);
         annotations.extend(provenance.annotations(&wanted.content));
     }
-    if let Some(made_from) = &wanted.made_from {
-        annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
-    }
+    annotations.extend(wanted.about_machines.clone());
     Secret {
         metadata,
         data: Some(BTreeMap::from([(

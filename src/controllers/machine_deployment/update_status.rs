@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
-use crate::plan::{default_profile::is_older, found::ProfileName};
+use crate::plan::{default_profile::is_older, found::ProfileName, records::Behind};
 use crate::telemetry::{self, chain::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried, Report, WAITS_AT_MOST, excerpt};
 
@@ -216,6 +216,7 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
             Some(chain(error).to_string()),
         ),
     };
+    let behind = result.as_ref().ok().and_then(|it| it.behind.as_ref());
     Outcome {
         state,
         reason,
@@ -224,6 +225,7 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
         waits_since: None,
         trace_id: telemetry::trace_id(),
         profile: None,
+        behind: behind.and_then(Behind::entry).map(Box::new),
     }
 }
 

@@ -340,7 +340,7 @@ impl Holding<'_> {
 }
 
 /// Returns true if a field of a server-side apply is not in the definition of its kind.
-fn is_of_an_older_definition(error: &kube::Error) -> bool {
+pub fn is_of_an_older_definition(error: &kube::Error) -> bool {
     let is_it = |message: &str| message.contains("field not declared in schema");
     matches!(error, kube::Error::Api(status) if is_it(&status.message))
 }

@@ -19,15 +19,16 @@ use super::{
     bootstrap::{Token, TokenPlan},
     desired::{Desired, Documents},
     digest::Digest,
-    machine_rollout::{MadeFrom, machines},
+    machine_rollout::machines,
     observed::{Observed, Seen},
     provenance::Provenance,
+    records::Behind,
 };
 use osm_api::{
     config::OperatingSystemConfigSpec,
     names::{
-        CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MACHINES_MADE_FROM,
-        MADE_FOR_REVISION,
+        CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MACHINES_BEHIND,
+        MACHINES_MADE_FROM, MADE_FOR_REVISION,
     },
 };
 use osm_tenant::secret_text::SecretBytes;
@@ -47,9 +48,10 @@ pub struct SecretWanted {
     pub made_for: String,
     /// The annotations; `None` for Secrets that are updated in place.
     pub provenance: Option<Provenance>,
-    /// What the machines were created from. It is stored on the kubelet kubeconfig, which no
-    /// rotation deletes; `None` keeps the stored value.
-    pub made_from: Option<MadeFrom>,
+    /// Annotations about the machines: what they were created from, and how far they are behind.
+    /// They are stored on the kubelet kubeconfig, which no rotation deletes. What is not here is
+    /// kept.
+    pub about_machines: BTreeMap<String, String>,
 }
 
 /// A Secret whose existing bytes are kept.
@@ -141,7 +143,7 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         content: content.clone(),
         made_for: desired.provenance.made_for.clone(),
         provenance: None,
-        made_from: machines(desired, observed).map(|machines| machines.made_from),
+        about_machines: about_machines(desired, observed),
     };
     change_in_place(wanted, observed.kubelet_kubeconfig.as_ref())
 }
@@ -159,7 +161,7 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
         content: content.clone(),
         made_for: desired.provenance.made_for.clone(),
         provenance: None,
-        made_from: None,
+        about_machines: BTreeMap::new(),
     };
     change_in_place(wanted, seen)
 }
@@ -167,15 +169,22 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
 fn change_in_place(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
     match seen {
         None => Some(Change::CreateSecret(wanted)),
-        Some(seen) if seen.content == wanted.content && has_made_from(seen, &wanted) => None,
+        Some(seen)
+            if seen.content == wanted.content && has_annotations(seen, &wanted.about_machines) =>
+        {
+            None
+        }
         Some(seen) => Some(Change::ReplaceSecret(wanted, seen.clone())),
     }
 }
 
-fn has_made_from(seen: &Seen, wanted: &SecretWanted) -> bool {
-    let stored = seen.annotation(MACHINES_MADE_FROM);
-    let wanted = wanted.made_from.as_ref().map(MadeFrom::to_string);
-    wanted.is_none_or(|wanted| stored == Some(&wanted))
+fn about_machines(desired: &Desired, observed: &Observed) -> BTreeMap<String, String> {
+    let made_from = machines(desired, observed).map(|it| it.made_from.to_string());
+    let behind = desired.behind.as_ref().map(Behind::to_string);
+    let annotations = [(MACHINES_MADE_FROM, made_from), (MACHINES_BEHIND, behind)];
+    let annotations = annotations.into_iter();
+    let annotations = annotations.filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    annotations.collect()
 }
 
 struct DocumentPlanner<'a> {
@@ -241,7 +250,7 @@ impl DocumentPlanner<'_> {
             content,
             made_for: self.provenance.made_for.clone(),
             provenance: Some(self.provenance.clone()),
-            made_from: None,
+            about_machines: BTreeMap::new(),
         }
     }
 

@@ -5,13 +5,17 @@ use k8s_openapi::api::core::v1::Secret;
 use super::{
     bootstrap::{TokenPlan, kubeconfig_meaning},
     digest::{Digest, DigestKey},
-    observed::Observed,
+    observed::{Observed, Seen},
     provenance::Provenance,
+    records::Behind,
     validate::Deployment,
 };
 use osm_api::{
     config::OperatingSystemConfigSpec,
-    names::{CLOUD_CONFIG_KEY, DerivedNames, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, NEAR_LIMIT},
+    names::{
+        CLOUD_CONFIG_KEY, DerivedNames, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, MADE_FOR_REVISION,
+        NEAR_LIMIT,
+    },
     worker_cluster::MachineReplacement,
 };
 use osm_render::{
@@ -69,6 +73,12 @@ pub struct Desired {
     /// A digest that identifies the digest key, for the record of what machines were created from;
     /// `None` if machines are not replaced when the document changes.
     pub machines_key: Option<Digest>,
+    /// True if it is recorded how far machines are behind: not of edge machines, because their
+    /// owner starts them, nor of machines whose document contains the kubelet's kubeconfig, because
+    /// it changes with every token.
+    pub compares_machines: bool,
+    /// How far machines are behind once everything is written, if a document was replaced.
+    pub behind: Option<Behind>,
 }
 
 /// Returns the stored sentence about a document that is close to its size limit. It is used when
@@ -99,6 +109,9 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
         .as_ref()
         .and_then(|documents| documents.near_limit.clone());
     let kubeconfig_digest = kubeconfig_digest(key, kubeconfig.expose());
+    let compares_machines =
+        !deployment.is_at_edge() && !deployment.profile.reads_bootstrap_kubeconfig();
+    let replaces = deployment.settings.machine_rollout.replace == MachineReplacement::WhenOutdated;
     Desired {
         names: deployment.names.clone(),
         provenance,
@@ -116,17 +129,10 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
             provisioning: with_digest(key, rendered.provisioning),
             bootstrap: with_digest(key, rendered.bootstrap),
         }),
-        machines_key: replaces_machines(deployment).then(|| key.digest([&b"machines"[..]])),
+        machines_key: (replaces && compares_machines).then(|| key.digest([&b"machines"[..]])),
+        compares_machines,
+        behind: None,
     }
-}
-
-/// Returns true if machines are replaced when the document changes. Edge machines are never
-/// replaced, because their owner starts them. Neither are machines whose document contains the
-/// kubelet's kubeconfig, because it changes with every token.
-fn replaces_machines(deployment: &Deployment) -> bool {
-    deployment.settings.machine_rollout.replace == MachineReplacement::WhenOutdated
-        && !deployment.is_at_edge()
-        && !deployment.profile.reads_bootstrap_kubeconfig()
 }
 
 /// Returns the edge script. Edge machines get no user data: their owner runs the script, which
@@ -141,6 +147,25 @@ fn script(deployment: &Deployment) -> Option<SecretText> {
             secret: &deployment.names.bootstrap,
         })
     })
+}
+
+/// Returns the provisioning Secret that the machines of this revision were created from, or a later
+/// one.
+pub(super) fn stored_for<'a>(desired: &Desired, observed: &'a Observed) -> Option<&'a Seen> {
+    let revision = Some(desired.provenance.revision.as_str());
+    let stored = observed.provisioning.as_ref();
+    stored.filter(|it| it.annotation(MADE_FOR_REVISION) == revision)
+}
+
+/// Returns the digest of the provisioning document, once the changes are written.
+pub(super) fn provisioning_digest<'a>(
+    desired: &'a Desired,
+    observed: &'a Observed,
+) -> Option<&'a Digest> {
+    let kept = observed.provisioning.as_ref();
+    let kept = kept.filter(|seen| desired.documents.is_none() || desired.provenance.keeps(seen));
+    let rendered = desired.documents.as_ref().map(|it| &it.provisioning.1);
+    kept.map(|seen| &seen.content).or(rendered)
 }
 
 fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {

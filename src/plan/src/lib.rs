@@ -8,6 +8,7 @@
 //!
 //! After `validate`, only the render can fail; the rest is comparison.
 
+pub mod behind;
 pub mod bootstrap;
 pub mod changes;
 pub mod default_profile;
@@ -20,6 +21,7 @@ pub mod machine_rollout;
 pub mod news;
 pub mod observed;
 pub mod provenance;
+pub mod records;
 pub mod rollout;
 pub mod status;
 pub mod validate;

@@ -7,55 +7,18 @@
 //! request to replace machines raises the revision, so a machine deployment is never asked twice
 //! for the same document, whatever happens to the bytes.
 
-use std::fmt;
-
 use super::{
-    desired::Desired,
-    digest::{Digest, SHORT_CHARACTERS},
+    desired::{Desired, provisioning_digest, stored_for},
+    digest::Digest,
     observed::{Observed, Seen},
+    records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
 };
 use osm_api::{
+    change::Class,
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
-    names::{CONTENT, MACHINES_MADE_FROM, MADE_FOR_REVISION, REPLACED_FOR, REVISION},
+    names::{CONTENT, MACHINES_MADE_FROM, PERMITTED, REPLACED_FOR, REVISION},
+    worker_cluster::{MachineRollout, WorkerCluster},
 };
-
-/// The longest revision of which machines are replaced. machine-controller counts from 1.
-const REVISION_CHARACTERS_MAX: usize = 20;
-
-/// What the machines of one revision were created from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeFrom {
-    /// The machine deployment's revision.
-    pub revision: String,
-    /// The shortened digest of the provisioning document.
-    pub content: String,
-    /// A shortened digest that identifies the key of `content`: digests with different keys cannot
-    /// be compared.
-    pub key: String,
-}
-
-impl MadeFrom {
-    /// Parses an annotation's value. Returns `None` if it has fewer than three words, or longer
-    /// ones than ours, so we did not write it.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut words = text.rsplitn(3, ' ');
-        let key = words.next()?.to_owned();
-        let content = words.next()?.to_owned();
-        let revision = words.next()?.to_owned();
-        let is_short = key.len().max(content.len()) <= SHORT_CHARACTERS;
-        (is_short && revision.len() <= REVISION_CHARACTERS_MAX).then_some(Self {
-            revision,
-            content,
-            key,
-        })
-    }
-}
-
-impl fmt::Display for MadeFrom {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {} {}", self.revision, self.content, self.key)
-    }
-}
 
 /// What the machines of a machine deployment were created from, and what new ones are created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +27,57 @@ pub struct Machines {
     pub made_from: MadeFrom,
     /// The shortened digest of the document that new machines get.
     pub content: String,
+    /// How far the existing machines are behind, if that is known.
+    pub behind: Option<Behind>,
 }
 
 impl Machines {
-    /// Returns true if the existing machines were created from another document.
-    pub fn are_outdated(&self) -> bool {
-        self.made_from.content != self.content
+    /// Returns what it would take to bring the new document into effect on the existing machines:
+    /// anything, if that is not known.
+    pub fn class(&self) -> Class {
+        let known = self.behind.as_ref().map(|it| it.class);
+        match known {
+            _ if self.made_from.content == self.content => Class::None,
+            known => known.unwrap_or(Class::NewMachine),
+        }
     }
+}
+
+/// When the machines of a tenant are replaced.
+#[derive(Clone, Debug)]
+pub struct ReplacementPolicy {
+    /// The tenant's setting, or the fleet's default.
+    pub rollout: MachineRollout,
+    /// The documents for which there is no limit, each as `namespace/name=digest`.
+    permitted: Vec<String>,
+}
+
+impl ReplacementPolicy {
+    /// Returns the policy of a tenant, with the fleet's defaults where its WorkerCluster says
+    /// nothing.
+    pub fn new(own: Option<&WorkerCluster>, defaults: MachineRollout) -> Self {
+        let rollout = own.and_then(|own| own.spec.rollout?.machines);
+        let permitted = own.and_then(|own| own.metadata.annotations.as_ref()?.get(PERMITTED));
+        let permitted = permitted.map(|it| it.split_whitespace().map(str::to_owned).collect());
+        Self {
+            rollout: rollout.map_or(defaults, |own| own.or_classes_of(defaults)),
+            permitted: permitted.unwrap_or_default(),
+        }
+    }
+
+    fn is_above_limit(&self, found: &MachineDeployment, machines: &Machines) -> bool {
+        let max = self.rollout.max_class.unwrap_or(Class::NewMachine);
+        let namespace = found.metadata.namespace.as_deref().unwrap_or_default();
+        let name = found.metadata.name.as_deref().unwrap_or_default();
+        let permission = permission(&format!("{namespace}/{name}"), &machines.content);
+        machines.class() > max && !self.permitted.contains(&permission)
+    }
+}
+
+/// Returns a word of the annotation that permits a change: the machine deployment, as
+/// `namespace/name`, and the shortened digest of the document.
+pub fn permission(machine_deployment: &str, document: &str) -> String {
+    format!("{machine_deployment}={document}")
 }
 
 /// Returns what the machines were created from, and what new ones are created from once the changes
@@ -82,9 +89,7 @@ pub fn machines(desired: &Desired, observed: &Observed) -> Option<Machines> {
         return None;
     }
     let content = provisioning_digest(desired, observed)?;
-    // The machines of this revision were created from the document that is stored for it.
-    let stored = observed.provisioning.as_ref();
-    let stored = stored.filter(|it| it.annotation(MADE_FOR_REVISION) == Some(revision));
+    let stored = stored_for(desired, observed);
     let first = MadeFrom {
         revision: revision.clone(),
         content: stored.map_or(content, |it| &it.content).short().to_owned(),
@@ -106,15 +111,8 @@ pub fn machines(desired: &Desired, observed: &Observed) -> Option<Machines> {
             },
         },
         content: content.short().to_owned(),
+        behind: desired.behind.clone(),
     })
-}
-
-/// Returns the digest of the provisioning document, once the changes are written.
-fn provisioning_digest<'a>(desired: &'a Desired, observed: &'a Observed) -> Option<&'a Digest> {
-    let kept = observed.provisioning.as_ref();
-    let kept = kept.filter(|seen| desired.documents.is_none() || desired.provenance.keeps(seen));
-    let rendered = desired.documents.as_ref().map(|it| &it.provisioning.1);
-    kept.map(|seen| &seen.content).or(rendered)
 }
 
 /// Returns true if the document had the recorded digest when it was written, with the key of that
@@ -129,8 +127,12 @@ fn was_written_as(seen: &Seen, made_from: &MadeFrom) -> bool {
 pub enum ReplacementState {
     /// It does not take part: it is being deleted, is not served, or has just got another revision.
     Apart,
-    /// Its machines were created from the current document.
+    /// Its machines were created from the current document, or from one with the same meaning.
     Current,
+    /// It is outdated by a change that takes less than replaces machines.
+    BelowLimit,
+    /// It is outdated by a change that takes more than is permitted.
+    AboveLimit,
     /// Its machines were created from another document.
     Outdated,
     /// It is outdated, but must not be changed now: it is paused, or not all of its machines are
@@ -144,6 +146,7 @@ pub enum ReplacementState {
 pub fn replacement_state(
     found: &MachineDeployment,
     machines: Option<&Machines>,
+    policy: &ReplacementPolicy,
 ) -> ReplacementState {
     if found.metadata.deletion_timestamp.is_some() || found.spec.is_unreadable {
         return ReplacementState::Apart;
@@ -160,12 +163,18 @@ pub fn replacement_state(
     let Some(machines) = machines.filter(|it| it.made_from.revision == revision) else {
         return ReplacementState::Apart;
     };
-    if !machines.are_outdated() {
+    if machines.class() == Class::None {
         return ReplacementState::Current;
     }
     if requested == Some(&machines.content) {
         // machine-controller has not raised the revision yet.
         return ReplacementState::Replacing;
+    }
+    if machines.class() < policy.rollout.min_class.unwrap_or(Class::Reload) {
+        return ReplacementState::BelowLimit;
+    }
+    if policy.is_above_limit(found, machines) {
+        return ReplacementState::AboveLimit;
     }
     if found.spec.paused == Some(true) || !is_at_rest(found) {
         return ReplacementState::HeldBack;

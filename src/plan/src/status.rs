@@ -17,7 +17,7 @@ use osm_api::{
     condition::ConditionType,
     reason::Reason,
     worker_cluster::{
-        FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
+        BehindEntry, FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
         MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
         URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
     },
@@ -238,6 +238,7 @@ fn truncated_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
         since,
         trace_id,
         profile,
+        behind,
     } = entry;
     MachineDeploymentEntry {
         name: excerpt(&name, FULL_NAME_CHARACTERS_MAX),
@@ -247,6 +248,11 @@ fn truncated_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
         since,
         trace_id,
         profile: profile.as_ref().map(truncated_profile),
+        behind: behind.map(|it| BehindEntry {
+            class: it.class,
+            parts: truncated_message(&it.parts),
+            document: excerpt(&it.document, TEXT_CHARACTERS_MAX),
+        }),
     }
 }
 
@@ -400,7 +406,8 @@ fn outdated(entries: &[MachineDeploymentEntry]) -> u32 {
     u32::try_from(outdated.count()).unwrap_or(u32::MAX)
 }
 
-/// Returns one entry per existing machine deployment, failing ones first, then by name.
+/// Returns one entry per existing machine deployment: failing ones first, then those whose machines
+/// are behind, each by name.
 fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDeploymentEntry> {
     let old: BTreeMap<&str, &MachineDeploymentEntry> = before
         .iter()
@@ -416,7 +423,11 @@ fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDep
             })
             .collect(),
     };
-    entries.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
+    // A status has a hundred of them: those to act on come first.
+    entries.sort_by(|a, b| {
+        let key = |it: &MachineDeploymentEntry| (it.state, it.behind.is_none());
+        (key(a), &a.name).cmp(&(key(b), &b.name))
+    });
     entries
 }
 
@@ -433,9 +444,16 @@ fn entry(
             == (outcome.state, outcome.reason.as_str(), &message)
     });
     let profile = outcome.profile.as_deref().map(profile);
+    // While it is not served, nothing newer is known of its machines.
+    let is_served = outcome.state == MachineDeploymentState::Served;
+    let kept = before
+        .filter(|_| !is_served)
+        .and_then(|old| old.behind.clone());
+    let behind = outcome.behind.as_deref().cloned().or(kept);
     match unchanged {
         Some(unchanged) => MachineDeploymentEntry {
             profile,
+            behind,
             ..unchanged.clone()
         },
         None => MachineDeploymentEntry {
@@ -446,6 +464,7 @@ fn entry(
             since: to_the_second(outcome.at),
             trace_id: outcome.trace_id.clone(),
             profile,
+            behind,
         },
     }
 }

@@ -18,13 +18,14 @@ use super::{
 };
 use osm_api::{
     machine_deployment::MachineDeployment,
-    names::{KEPT, MACHINES_MADE_FROM, NEAR_LIMIT, PROFILE, REVISION},
+    names::{KEPT, NEAR_LIMIT, PROFILE, REVISION},
     profile::OperatingSystemProfileSpec,
 };
 use osm_render::{Limits, Rendered, render, template::CompiledProfile};
 use osm_rules::user_data::fit;
 use osm_tenant::{cluster_info::ClusterInfo, secret_text::SecretText, settings::TenantSettings};
 
+mod behind;
 mod changes;
 mod inputs;
 mod machine_rollout;
@@ -115,7 +116,9 @@ fn rendered(deployment: &Deployment) -> Rendered {
 fn wanted(found: &Found) -> Desired {
     let deployment = super::validate::validate(found, &POLICY).unwrap();
     let rendered = rendered(&deployment);
-    desired(&deployment, Some(fit(rendered).unwrap()))
+    let desired = desired(&deployment, Some(fit(rendered).unwrap()));
+    let behind = super::behind::behind(&desired, &found.observed, None);
+    Desired { behind, ..desired }
 }
 
 fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> Seen {
@@ -144,9 +147,7 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
                 let annotations =
                     provenance.map(|provenance| provenance.annotations(&wanted.content));
                 let mut annotations = annotations.unwrap_or_default();
-                if let Some(made_from) = &wanted.made_from {
-                    annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
-                }
+                annotations.extend(wanted.about_machines);
                 let current = seen(&wanted.name, &wanted.content, annotations);
                 *secret(observed, &wanted.name) = Some(current);
             }

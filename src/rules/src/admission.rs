@@ -18,7 +18,8 @@ pub use self::{
         remarks as remarks_on_machine_deployment, review as review_machine_deployment,
     },
     profile::{
-        remarks as remarks_on_profile, review as review_profile, written as written_profile,
+        Written, remarks as remarks_on_profile, remarks_on, review as review_profile,
+        written as written_profile,
     },
 };
 

@@ -7,72 +7,14 @@ mod document;
 mod syntax;
 mod table;
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use self::document::{Content, Part, parts};
-
-/// What has to happen on a running machine so that a change is in effect. Each class includes those
-/// before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Class {
-    /// Nothing: both say the same.
-    None,
-    /// Its program reads the file again by itself.
-    Reload,
-    /// Units are restarted that no pod notices.
-    RestartUnit,
-    /// The kubelet is restarted. Pods go on.
-    RestartKubelet,
-    /// containerd is restarted. Pods go on.
-    RestartContainerd,
-    /// The node is drained first, because its pods would notice.
-    Drain,
-    /// It is read at boot alone.
-    Reboot,
-    /// Only a new machine has it.
-    NewMachine,
-}
-
-impl Class {
-    /// All classes, the least first.
-    pub const ALL: [Self; 8] = [
-        Self::None,
-        Self::Reload,
-        Self::RestartUnit,
-        Self::RestartKubelet,
-        Self::RestartContainerd,
-        Self::Drain,
-        Self::Reboot,
-        Self::NewMachine,
-    ];
-
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "None",
-            Self::Reload => "Reload",
-            Self::RestartUnit => "RestartUnit",
-            Self::RestartKubelet => "RestartKubelet",
-            Self::RestartContainerd => "RestartContainerd",
-            Self::Drain => "Drain",
-            Self::Reboot => "Reboot",
-            Self::NewMachine => "NewMachine",
-        }
-    }
-
-    /// Returns the class of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.name() == name)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+use super::user_data::SECRET_BYTES_MAX;
+use osm_api::change::Class;
+use osm_render::Rendered;
 
 /// The effect of one difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,6 +53,16 @@ pub struct Documents<'a> {
     pub provisioning: &'a [u8],
 }
 
+impl<'a> Documents<'a> {
+    /// Returns the documents of a render.
+    pub fn of(rendered: &'a Rendered) -> Self {
+        Self {
+            bootstrap: rendered.bootstrap.as_bytes(),
+            provisioning: rendered.provisioning.as_bytes(),
+        }
+    }
+}
+
 /// Returns the effect of each difference between the documents of a machine; empty if there is
 /// none. No content is quoted.
 pub fn effects(old: Documents<'_>, new: Documents<'_>) -> Vec<Effect> {
@@ -119,24 +71,32 @@ pub fn effects(old: Documents<'_>, new: Documents<'_>) -> Vec<Effect> {
     if old.bootstrap != new.bootstrap {
         effects.push(Effect::new_machine("bootstrap document"));
     }
-    if old.provisioning == new.provisioning {
-        return effects;
+    effects.extend(of_provisioning(old.provisioning, new.provisioning));
+    effects.truncate(EFFECTS_MAX);
+    effects
+}
+
+/// Returns the effect of each difference between two provisioning documents, the greatest first;
+/// empty if there is none. No content is quoted.
+pub fn of_provisioning(old: &[u8], new: &[u8]) -> Vec<Effect> {
+    if old == new {
+        return Vec::new();
     }
-    let sides = parts(old.provisioning).zip(parts(new.provisioning));
-    let Some((old, new)) = sides else {
-        effects.push(Effect::new_machine("provisioning document"));
-        return effects;
+    let old = (old.len() <= SECRET_BYTES_MAX)
+        .then(|| parts(old))
+        .flatten();
+    let Some((old, new)) = old.zip(parts(new)) else {
+        return vec![Effect::new_machine("provisioning document")];
     };
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let mut found: Vec<Effect> = names
+    let mut effects: Vec<Effect> = names
         .into_iter()
         .filter_map(|name| {
             let sides = (old.get(name), new.get(name));
             (sides.0 != sides.1).then(|| of_file(name, sides))
         })
         .collect();
-    found.sort_by_key(|effect| std::cmp::Reverse(effect.class));
-    effects.extend(found);
+    effects.sort_by_key(|effect| std::cmp::Reverse(effect.class));
     effects.truncate(EFFECTS_MAX);
     for effect in &mut effects {
         effect.part = effect.part.chars().take(NAME_CHARACTERS_MAX).collect();

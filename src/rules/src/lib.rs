@@ -12,6 +12,7 @@ pub mod kubelet;
 pub mod lint;
 pub mod machine_deployment;
 pub mod profile;
+pub mod profile_effects;
 pub mod rule;
 pub mod sample;
 pub mod settings;

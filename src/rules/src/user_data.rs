@@ -18,7 +18,7 @@ use osm_render::{
 
 const KIB: usize = 1_024;
 /// Kubernetes takes this many bytes of data in a Secret.
-const SECRET_BYTES_MAX: usize = 1_024 * KIB;
+pub(crate) const SECRET_BYTES_MAX: usize = 1_024 * KIB;
 /// etcd takes 1.5 MiB of a request; the difference is left to metadata.
 const CONFIG_BYTES_MAX: usize = 1_500_000;
 /// From this share of a limit on there is a warning.

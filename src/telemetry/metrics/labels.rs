@@ -204,6 +204,8 @@ label! {
         Current = "current",
         /// Some are being replaced, or wait.
         Outdated = "outdated",
+        /// A change takes more than is permitted.
+        AboveLimit = "above_limit",
         /// One that replaces its machines makes no progress.
         HeldUp = "held_up",
         /// A template could not be written.

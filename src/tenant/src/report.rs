@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use osm_api::{
     condition::ConditionType,
     reason::Reason,
-    worker_cluster::{FleetId, MachineDeploymentState},
+    worker_cluster::{BehindEntry, FleetId, MachineDeploymentState},
 };
 
 /// Returns the text, cut to this many characters. If it is longer, it ends with `…`.
@@ -180,6 +180,8 @@ pub struct Outcome {
     pub trace_id: Option<String>,
     /// The profile that was used; absent if it was not found.
     pub profile: Option<Box<ProfileTried>>,
+    /// What the changes of its document take on machines that have an older one.
+    pub behind: Option<Box<BehindEntry>>,
 }
 
 impl Outcome {

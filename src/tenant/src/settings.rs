@@ -282,7 +282,9 @@ impl TenantSettings {
             machine_rollout: spec
                 .rollout
                 .and_then(|rollout| rollout.machines)
-                .unwrap_or(defaults.machine_rollout),
+                .map_or(defaults.machine_rollout, |own| {
+                    own.or_classes_of(defaults.machine_rollout)
+                }),
         })
     }
 }
@@ -443,6 +445,7 @@ mod tests {
                 machines: Some(MachineRollout {
                     replace: MachineReplacement::WhenOutdated,
                     max_concurrent: 2,
+                    ..MachineRollout::default()
                 }),
             }),
             ..WorkerClusterSpec::default()

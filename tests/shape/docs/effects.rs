@@ -2,12 +2,11 @@
 
 use kube::CustomResourceExt as _;
 use osm::{
-    api::worker_cluster::WorkerCluster,
+    api::{change::Class, worker_cluster::WorkerCluster},
     render::{
-        Rendered, default_profiles::default_profiles, input::RegistryCredential,
-        template::CompiledProfile,
+        default_profiles::default_profiles, input::RegistryCredential, template::CompiledProfile,
     },
-    rules::effect::{Class, Documents, class, effects},
+    rules::effect::{Documents, class, effects},
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde_json::{Value, json};
@@ -146,13 +145,6 @@ fn subject(profile: &OperatingSystemProfile) -> Subject {
     }
 }
 
-fn documents(rendered: &Rendered) -> Documents<'_> {
-    Documents {
-        bootstrap: rendered.bootstrap.as_bytes(),
-        provisioning: rendered.provisioning.as_bytes(),
-    }
-}
-
 /// The row of a change: its class, or the profiles of each class.
 fn row(name: &str, change: impl Fn(Subject) -> Subject) -> String {
     let mut found: Vec<(Class, Vec<&str>)> = Vec::new();
@@ -161,7 +153,7 @@ fn row(name: &str, change: impl Fn(Subject) -> Subject) -> String {
         let compiled = CompiledProfile::compile(&profile.spec).expect(name);
         let old = subject(&profile).render(&compiled).expect(name);
         let new = change(subject(&profile)).render(&compiled).expect(name);
-        let class = class(&effects(documents(&old), documents(&new)));
+        let class = class(&effects(Documents::of(&old), Documents::of(&new)));
         match found.iter_mut().find(|(known, _)| *known == class) {
             Some((_, profiles)) => profiles.push(default.name),
             None => found.push((class, vec![default.name])),

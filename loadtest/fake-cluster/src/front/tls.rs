@@ -20,7 +20,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Mutex,
     task::JoinSet,
 };
@@ -36,11 +36,17 @@ use crate::{
 /// What a kube-apiserver allows on one connection unless a flag says otherwise.
 const STREAMS_MAX: u32 = 100;
 
+/// How many connections wait until they are accepted.
+const BACKLOG: u32 = 1024;
+
 /// A cluster on a TLS port of loopback. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct TlsFront {
     cluster: Cluster,
     address: SocketAddr,
+    /// Keeps the port while nothing listens there: a connection is refused, and no other socket
+    /// gets the port.
+    _reserved: TcpSocket,
     acceptor: Acceptor,
     running: Mutex<JoinSet<()>>,
 }
@@ -58,14 +64,15 @@ impl Cluster {
     /// Opens a TLS port on loopback.
     pub async fn serve_tls(&self) -> io::Result<TlsFront> {
         let acceptor = Acceptor(TlsAcceptor::from(Arc::new(server_config(&self.inner)?)));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let reserved = bound((Ipv4Addr::LOCALHOST, 0).into())?;
         let front = TlsFront {
             cluster: self.clone(),
-            address: listener.local_addr()?,
+            address: reserved.local_addr()?,
+            _reserved: reserved,
             acceptor,
             running: Mutex::new(JoinSet::new()),
         };
-        front.run_on(listener).await;
+        front.start().await?;
         Ok(front)
     }
 }
@@ -99,20 +106,23 @@ impl TlsFront {
 
     /// Listens again on the same port. Does nothing when it was not stopped.
     pub async fn start(&self) -> io::Result<()> {
-        if self.running.lock().await.is_empty() {
-            let listener = TcpListener::bind(self.address).await?;
-            self.run_on(listener).await;
+        let (inner, acceptor) = (Arc::clone(&self.cluster.inner), self.acceptor.clone());
+        let mut running = self.running.lock().await;
+        if running.is_empty() {
+            let listener = bound(self.address)?.listen(BACKLOG)?;
+            running.spawn(accept(listener, inner, acceptor));
         }
         Ok(())
     }
+}
 
-    async fn run_on(&self, listener: TcpListener) {
-        let (inner, acceptor) = (Arc::clone(&self.cluster.inner), self.acceptor.clone());
-        self.running
-            .lock()
-            .await
-            .spawn(accept(listener, inner, acceptor));
-    }
+/// Returns a socket on a port that other ones of this process may share.
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 fn server_config(inner: &Inner) -> io::Result<ServerConfig> {

@@ -33,6 +33,7 @@ impl Fleet for Rows {
                 "name": "kube-system/workers", "state": "Failing", "reason": "CallFailed",
                 "message": why, "since": "1970-01-01T00:00:00Z", "traceId": "4bf92f",
                 "profile": { "name": "osp-ubuntu", "version": "v1.0.0" },
+                "behind": { "class": "Reload", "parts": "/etc/crictl.yaml", "document": "a" },
             }, {
                 "name": "kube-system/new", "state": "Waiting", "reason": "AwaitingProfile",
                 "since": "1970-01-01T00:00:00Z",
@@ -70,7 +71,7 @@ async fn a_tenant_has_a_page_with_all_that_is_known_of_it() {
         "<th scope=\"row\">Ready</th><td class=\"is-false\">False</td>",
         "SomeNotServed: CallFailed: kube-system&#x2f;lost: lost",
         "<th scope=\"row\">kube-system&#x2f;workers</th><td class=\"is-failing\">Failing</td>",
-        "<td>osp-ubuntu v1.0.0</td><td>4bf92f</td>",
+        "<td>osp-ubuntu v1.0.0</td><td>Reload: &#x2f;etc&#x2f;crictl.yaml</td><td>4bf92f</td>",
         "<th scope=\"row\">clusterDNS</th>",
         "…@proxy.example",
         "<td>built in</td>",

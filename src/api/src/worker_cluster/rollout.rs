@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::change::Class;
+
 /// How newer versions are rolled out to a tenant.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -38,6 +40,26 @@ pub struct MachineRollout {
     /// The maximum number of machine deployments that replace their machines at the same time.
     #[schemars(with = "i32", range(min = 1, max = 1000))]
     pub max_concurrent: u32,
+    /// Machines are not replaced by a change that takes less than this. Absent means `Reload`: a
+    /// change without an effect replaces nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_class: Option<Class>,
+    /// The manager does nothing to running machines if a change takes more than this, unless it is
+    /// permitted for that change. Absent means that there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_class: Option<Class>,
+}
+
+impl MachineRollout {
+    /// Returns these settings, with the classes of others where they name none.
+    #[must_use]
+    pub fn or_classes_of(self, defaults: Self) -> Self {
+        Self {
+            min_class: self.min_class.or(defaults.min_class),
+            max_class: self.max_class.or(defaults.max_class),
+            ..self
+        }
+    }
 }
 
 impl Default for MachineRollout {
@@ -45,6 +67,8 @@ impl Default for MachineRollout {
         Self {
             replace: MachineReplacement::default(),
             max_concurrent: 1,
+            min_class: None,
+            max_class: None,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The status of a `WorkerCluster`.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::profile::null_is_absent;
+use crate::{change::Class, profile::null_is_absent};
 
 /// The maximum number of characters of a uid in a status. Kubernetes' own have 36.
 pub const UID_CHARACTERS_MAX: usize = 64;
@@ -93,6 +93,17 @@ impl WorkerClusterStatus {
             name: self.fleet.clone()?,
         })
     }
+
+    /// Counts the machine deployments whose machines may have an older document, by what it takes
+    /// to bring the current one into effect on them.
+    pub fn behind(&self) -> BTreeMap<Class, usize> {
+        let mut count = BTreeMap::new();
+        let entries = self.machine_deployments.iter();
+        for behind in entries.filter_map(|it| it.behind.as_ref()) {
+            *count.entry(behind.class).or_default() += 1;
+        }
+        count
+    }
 }
 
 /// Identifies a fleet in a management cluster.
@@ -152,6 +163,23 @@ pub struct MachineDeploymentEntry {
     /// The profile that was last rendered or tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileEntry>,
+    /// What the changes of its document take on its machines that have an older one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<BehindEntry>,
+}
+
+/// What it takes to bring the current document into effect on machines that have an older one.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BehindEntry {
+    /// The class of the changes together.
+    pub class: Class,
+    /// The files and units that take the most.
+    #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
+    pub parts: String,
+    /// A digest that identifies the document that new machines get.
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
+    pub document: String,
 }
 
 /// The profile of a machine deployment.

@@ -5,13 +5,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     machine_rollout::{
-        Machines, MadeFrom, ReplacementState, machines, next_to_replace, replacement_state,
+        Machines, ReplacementPolicy, ReplacementState, machines, next_to_replace, replacement_state,
     },
+    records::{Behind, MadeFrom},
     validate::validate,
 };
 use osm_api::{
-    names::{CONTENT, MACHINES_MADE_FROM, MADE_FOR_REVISION, REPLACED_FOR},
-    worker_cluster::{MachineReplacement, MachineRollout},
+    change::Class,
+    names::{CONTENT, MACHINES_MADE_FROM, MADE_FOR_REVISION, PERMITTED, REPLACED_FOR},
+    worker_cluster::{MachineReplacement, MachineRollout, WorkerCluster},
 };
 
 /// Like [`a_found`], for a tenant whose machines are replaced when they are outdated.
@@ -20,7 +22,7 @@ fn a_found_that_replaces() -> Found {
     let mut settings = TenantSettings::clone(found.settings.as_ref().unwrap());
     settings.machine_rollout = MachineRollout {
         replace: MachineReplacement::WhenOutdated,
-        max_concurrent: 1,
+        ..MachineRollout::default()
     };
     found.settings = Ok(Arc::new(settings));
     found
@@ -39,7 +41,7 @@ fn served(found: Found) -> Found {
 fn machines_were_created_from_the_document_that_was_stored_first_for_their_revision() {
     let found = served(a_found_that_replaces());
     let first = machines_of(&found);
-    assert!(!first.are_outdated());
+    assert!(first.class() == Class::None);
     assert_eq!(changes(wanted(&found), &found.observed), []);
 
     let another = Found {
@@ -48,7 +50,7 @@ fn machines_were_created_from_the_document_that_was_stored_first_for_their_revis
     };
     let another = served(another);
     let outdated = machines_of(&another);
-    assert!(outdated.are_outdated());
+    assert!(outdated.class() == Class::NewMachine);
     assert_eq!(
         outdated.made_from, first.made_from,
         "unchanged by a rotation"
@@ -64,7 +66,7 @@ fn machines_were_created_from_the_document_that_was_stored_first_for_their_revis
     let raised = served(raised);
     let current = machines_of(&raised);
     assert!(
-        !current.are_outdated(),
+        current.class() == Class::None,
         "the new machines are created from the new document"
     );
     assert_eq!(current.content, outdated.content);
@@ -90,12 +92,12 @@ fn unrecorded_machines_are_current_unless_the_document_changes_at_the_same_time(
         settings: a_found_that_replaces().settings,
         ..found
     };
-    assert!(!machines_of(&enabled).are_outdated());
+    assert_eq!(machines_of(&enabled).class(), Class::None);
     let changed = Found {
         profile: Ok(a_profile("another")),
         ..enabled
     };
-    assert!(machines_of(&changed).are_outdated());
+    assert_eq!(machines_of(&changed).class(), Class::NewMachine);
 }
 
 #[test]
@@ -121,13 +123,13 @@ fn after_a_key_change_machines_are_compared_by_the_digest_that_was_written() {
     let before = machines_of(&was_current);
     let after = machines_of(&rekeyed(&was_current));
     assert_ne!(before.content, after.content);
-    assert!(!after.are_outdated());
+    assert_eq!(after.class(), Class::None);
     let outdated = served(Found {
         profile: Ok(a_profile("another")),
         ..was_current
     });
     assert!(
-        machines_of(&rekeyed(&outdated)).are_outdated(),
+        machines_of(&rekeyed(&outdated)).class() > Class::None,
         "still outdated"
     );
 }
@@ -209,10 +211,12 @@ fn check_states(cases: &[(&str, Value, Option<&str>, ReplacementState)]) {
         let machines = content.map(|content| Machines {
             made_from: MadeFrom::parse("1 old k").unwrap(),
             content: content.to_owned(),
+            behind: None,
         });
         let found = a_deployment(over);
+        let policy = ReplacementPolicy::new(None, MachineRollout::default());
         assert_eq!(
-            replacement_state(&found, machines.as_ref()),
+            replacement_state(&found, machines.as_ref(), &policy),
             *expected,
             "{what}"
         );
@@ -347,5 +351,66 @@ fn machines_are_created_from_the_kept_bytes_of_another_program() {
     annotations.remove(MACHINES_MADE_FROM);
     let kept = machines_of(&found);
     assert_eq!(kept.content, "0123456789abcdef");
-    assert!(!kept.are_outdated());
+    assert!(kept.class() == Class::None);
+}
+
+#[test]
+fn machines_are_replaced_by_changes_from_the_least_class_to_the_greatest_or_when_permitted() {
+    use Class::{Drain, NewMachine, None as Nothing, Reload, RestartKubelet};
+    use ReplacementState::{AboveLimit, BelowLimit, Current, Outdated, Replacing};
+    let limits = |min: Option<Class>, max: Option<Class>| MachineRollout {
+        min_class: min,
+        max_class: max,
+        ..MachineRollout::default()
+    };
+    let state = |class: Class, over: &Value, policy: &ReplacementPolicy| {
+        let behind = Behind::parse(&format!("1 {class} old new /etc/file")).unwrap();
+        let machines = Machines {
+            made_from: MadeFrom::parse("1 old k").unwrap(),
+            content: "new".to_owned(),
+            behind: Some(behind),
+        };
+        replacement_state(&a_deployment(over), Some(&machines), policy)
+    };
+    for (min, max, class, expected) in [
+        (None, None, Nothing, Current),
+        (None, None, Reload, Outdated),
+        (None, None, NewMachine, Outdated),
+        (Some(RestartKubelet), None, Reload, BelowLimit),
+        (Some(RestartKubelet), None, RestartKubelet, Outdated),
+        (None, Some(RestartKubelet), RestartKubelet, Outdated),
+        (None, Some(RestartKubelet), Drain, AboveLimit),
+        (None, Some(Nothing), Nothing, Current),
+        (None, Some(Nothing), Reload, AboveLimit),
+    ] {
+        let policy = ReplacementPolicy::new(None, limits(min, max));
+        let what = format!("{class} of {min:?} to {max:?}");
+        assert_eq!(state(class, &json!({}), &policy), expected, "{what}");
+    }
+    let lowest = limits(None, Some(Nothing));
+    let policy = ReplacementPolicy::new(None, lowest);
+    assert_eq!(state(Drain, &requested("new"), &policy), Replacing);
+
+    let mut own = WorkerCluster::new(
+        "a",
+        serde_json::from_value(json!({"kubeconfigSecretRef": {"name": "a"}})).unwrap(),
+    );
+    for (permitted, expected) in [
+        ("/workers=new", Outdated),
+        ("/others=new /workers=new", Outdated),
+        ("/others=new /workers=other", AboveLimit),
+    ] {
+        let annotations = [(PERMITTED.to_owned(), permitted.to_owned())];
+        own.metadata.annotations = Some(annotations.into());
+        let policy = ReplacementPolicy::new(Some(&own), lowest);
+        assert_eq!(state(Drain, &json!({}), &policy), expected, "{permitted}");
+    }
+    let machines = json!({"machines": {"replace": "WhenOutdated"}});
+    own.spec.rollout = Some(serde_json::from_value(machines).unwrap());
+    let policy = ReplacementPolicy::new(Some(&own), lowest);
+    assert_eq!(
+        state(Drain, &json!({}), &policy),
+        AboveLimit,
+        "the fleet's limit stays"
+    );
 }

@@ -26,6 +26,7 @@ fn an_outcome(state: MachineDeploymentState, reason: Reason, trace: &str) -> Out
         waits_since: None,
         trace_id: Some(trace.to_owned()),
         profile: None,
+        behind: None,
     }
 }
 

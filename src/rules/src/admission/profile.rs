@@ -6,6 +6,7 @@ use super::{Answer, Asked, Operation, spec};
 use crate::{
     lint,
     profile::{ProfileRefused, check, check_update},
+    profile_effects::{greatest, sample_effects},
 };
 use osm_api::profile::OperatingSystemProfileSpec as Spec;
 
@@ -101,11 +102,38 @@ fn version(object: &Json) -> Option<&Json> {
 /// `osm lint` says. It renders samples, which takes its time; nothing of it is a reason to refuse.
 pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
     let written = written(asked);
-    written.map_or_else(Vec::new, |(name, new)| lint::remarks(name, &new))
+    written.map_or_else(Vec::new, |it| {
+        remarks_on(&it.name, (it.before.as_ref(), &it.spec))
+    })
 }
 
-/// Returns the name and the spec of a profile that is created or changed.
-pub fn written<'a>(asked: &Asked<'a>) -> Option<(&'a str, Spec)> {
+/// As [`remarks`], of a profile, and of the one before if it is changed: then, what the change
+/// takes on running machines comes first.
+pub fn remarks_on(name: &str, (before, spec): (Option<&Spec>, &Spec)) -> Vec<String> {
+    let effects = before.and_then(|before| sample_effects(name, (before, spec)));
+    let mut remarks = Vec::new();
+    if let Some((class, parts)) = effects.and_then(|it| greatest(&it)) {
+        remarks.push(format!(
+            "on running machines, the change would take {class}: {parts}; `osm plan` says so for \
+             each machine deployment"
+        ));
+    }
+    remarks.extend(lint::remarks(name, spec));
+    remarks
+}
+
+/// A profile that is created or changed.
+pub struct Written {
+    /// Its name.
+    pub name: String,
+    /// Its spec.
+    pub spec: Spec,
+    /// Its spec before, if that can be read.
+    pub before: Option<Spec>,
+}
+
+/// Returns the profile that is created or changed.
+pub fn written(asked: &Asked<'_>) -> Option<Written> {
     let is_write = matches!(asked.operation, Operation::Create | Operation::Update);
     let is_as_before = asked.old_object.get("spec") == asked.object.get("spec");
     if !is_write || is_as_before || asked.is_deleting() {
@@ -113,5 +141,9 @@ pub fn written<'a>(asked: &Asked<'a>) -> Option<(&'a str, Spec)> {
     }
     let name = asked.object.pointer("/metadata/name");
     let name = name.and_then(Json::as_str).unwrap_or_default();
-    Some((name, spec(asked.object).ok()?))
+    Some(Written {
+        name: name.to_owned(),
+        spec: spec(asked.object).ok()?,
+        before: spec(asked.old_object).ok(),
+    })
 }

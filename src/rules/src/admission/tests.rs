@@ -190,6 +190,27 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
 }
 
 #[test]
+fn a_changed_profile_is_told_what_the_change_takes_on_running_machines() {
+    let newer = |path: &str, value: Value| {
+        let profile = with(a_profile(), "/spec/version", json!("v9.0.0"));
+        with(profile, path, value)
+    };
+    let old = a_profile();
+    let told = |new: &Value| {
+        let write = asked(Operation::Update, new, &old);
+        assert_eq!(message(review_profile(&write)).0, 200);
+        let remarks = remarks_on_profile(&write);
+        remarks.first().cloned().unwrap_or_default()
+    };
+    let file = "/spec/provisioningConfig/files/0/content/inline/data";
+    let remark = told(&newer(file, json!("another")));
+    let expected = "on running machines, the change would take NewMachine: /etc/hello; `osm plan`";
+    assert!(remark.starts_with(expected), "{remark}");
+    let same = told(&newer("/metadata/name", json!("renamed")));
+    assert!(!same.contains("running machines"), "{same}");
+}
+
+#[test]
 fn a_config_never_changes_but_for_its_metadata() {
     let config = json!({"metadata": {}, "spec": {
         "osName": "ubuntu", "osVersion": "24.04", "cloudProvider": {"name": "aws"},

@@ -9,6 +9,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
+/// The deepest nesting, and the most values. A cloud-config of the default profiles has 7 and about
+/// 200.
+const DEPTH_MAX: usize = 64;
+const NODES_MAX: usize = 20_000;
+
 /// A part of a document.
 #[derive(PartialEq, Eq)]
 pub(super) struct Part {
@@ -35,9 +40,7 @@ pub(super) fn parts(document: &[u8]) -> Option<Parts> {
     let text = std::str::from_utf8(document).ok()?;
     let mut parts = Parts::new();
     let keys = if text.starts_with("#cloud-config") {
-        let Value::Object(mut keys) = serde_saphyr::from_str(text).ok()? else {
-            return None;
-        };
+        let mut keys = yaml(text)?;
         for file in list(keys.remove("write_files"))? {
             add_file(&mut parts, file)?;
         }
@@ -62,6 +65,26 @@ pub(super) fn parts(document: &[u8]) -> Option<Parts> {
         add(&mut parts, key, (None, content))?;
     }
     Some(parts)
+}
+
+/// Returns the keys of a text in YAML: a tenant writes it, and can write anything.
+pub(super) fn yaml(text: &str) -> Option<Map<String, Value>> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            flow_nesting_limit: DEPTH_MAX,
+            max_depth: DEPTH_MAX,
+            max_nodes: NODES_MAX,
+            max_events: 4 * NODES_MAX,
+            max_aliases: 0,
+            max_anchors: 0,
+        },
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options(text, options).ok()? {
+        Value::Object(keys) => Some(keys),
+        Value::Null => Some(Map::new()),
+        _ => None,
+    }
 }
 
 fn is_empty(value: &Value) -> bool {

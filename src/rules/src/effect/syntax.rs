@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::Class;
+use super::{Class, document::yaml};
 
 /// Names, by the class that a change of them has. Any other name needs a new machine.
 pub(super) type Fields = &'static [(Class, &'static [&'static str])];
@@ -33,12 +33,7 @@ impl Syntax {
             Self::Settings => of_settings(all, (old, new)),
             Self::Unit(fields) => of_unit(fields, (old, new)),
             Self::Yaml(fields) => {
-                let parse = |text| match serde_saphyr::from_str(text).ok()? {
-                    Value::Object(fields) => Some(fields),
-                    Value::Null => Some(Map::new()),
-                    _ => None,
-                };
-                let sides = parse(old).zip(parse(new));
+                let sides = yaml(old).zip(yaml(new));
                 let of = |(old, new)| of_fields(fields, Depth::First, (&old, &new));
                 sides.map_or(Class::NewMachine, of)
             }

@@ -1,6 +1,9 @@
 //! The rows of a summary.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -10,7 +13,10 @@ use super::{
     state::{Findings, State, since},
 };
 use crate::report::{Outcome, Report};
-use osm_api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+use osm_api::{
+    change::Class,
+    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+};
 
 /// One tenant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,6 +41,9 @@ pub struct Row {
     pub version: Option<String>,
     /// Its machine deployments; absent if they have not been listed.
     pub machine_deployments: Option<MachineDeployments>,
+    /// The number of machine deployments whose machines may have an older document, by what it
+    /// takes to bring the current one into effect on them.
+    pub behind: BTreeMap<Class, usize>,
     /// The reconcile that ended last.
     pub last_reconcile: Option<LastReconcile>,
     /// Its waiting and running reconciles.
@@ -127,6 +136,7 @@ pub fn row(name: String, known: ServedTenant<'_>) -> Row {
         why,
         version: report.version.clone(),
         machine_deployments,
+        behind: status.map(WorkerClusterStatus::behind).unwrap_or_default(),
         last_reconcile: last_reconcile(report),
         queue: Some(statistics.queue),
         user_data_bytes_max: statistics.user_data_bytes_max,
@@ -151,6 +161,7 @@ pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row 
         why,
         version: status.and_then(|status| status.version.clone()),
         machine_deployments: listed.and_then(count_elsewhere),
+        behind: status.map(WorkerClusterStatus::behind).unwrap_or_default(),
         last_reconcile: None,
         queue: None,
         user_data_bytes_max: None,

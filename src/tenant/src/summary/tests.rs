@@ -49,6 +49,7 @@ fn an_outcome(state: MachineDeploymentState, second: i64) -> Outcome {
         waits_since: None,
         trace_id: None,
         profile: None,
+        behind: None,
     }
 }
 
@@ -362,6 +363,7 @@ fn an_entry(name: &str, state: MachineDeploymentState) -> MachineDeploymentEntry
         since: Time(at(1)),
         trace_id: None,
         profile: None,
+        behind: None,
     }
 }
 

@@ -1,0 +1,121 @@
+//! How far the machines of a machine deployment may be behind the document that new ones get: what
+//! all changes of the document take together, since the revision was first served.
+//!
+//! It is written before the document is, so that a crash in between loses nothing. A document that
+//! came there in another way, such as by an older release, may differ by anything.
+
+use super::{
+    desired::{Desired, provisioning_digest, stored_for},
+    digest::Digest,
+    observed::{Observed, Seen},
+    records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
+};
+use osm_api::{
+    change::Class,
+    names::{CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM},
+};
+use osm_rules::effect::{Effect, class};
+
+/// The number of parts that are named, and the maximum length of each.
+const PARTS_MAX: usize = 3;
+const PART_CHARACTERS_MAX: usize = 80;
+/// Returns the provisioning Secret whose document is about to be replaced although machines of this
+/// revision may have it. If somebody else changed it, they have another one.
+pub fn replaced<'a>(desired: &Desired, observed: &'a Observed) -> Option<&'a Seen> {
+    let stored = stored_for(desired, observed)?;
+    let content = provisioning_digest(desired, observed)?.short();
+    let is_replaced = desired.compares_machines && !leads_to(content, stored);
+    (is_replaced && (stored.is_intact() || !stored.is_ours())).then_some(stored)
+}
+
+/// Returns how far machines may be behind once the changes are written. `effects` are those of the
+/// new document on machines that have the existing one; `None` if they are not known. Returns
+/// `None` if no document of this revision has been replaced, or if that is not recorded.
+pub fn behind(
+    desired: &Desired,
+    observed: &Observed,
+    effects: Option<Vec<Effect>>,
+) -> Option<Behind> {
+    let revision = &desired.provenance.revision;
+    let is_recordable = revision.len() <= REVISION_CHARACTERS_MAX && !revision.contains(' ');
+    if !desired.compares_machines || !is_recordable {
+        return None;
+    }
+    let content = provisioning_digest(desired, observed)?.short();
+    let stored = stored_for(desired, observed);
+    let is_changed = stored.is_some_and(|stored| !leads_to(content, stored));
+    let before = match before(revision, observed, (stored, content)) {
+        // It was recorded, and the document may not have been written yet.
+        Before::Known(known) if known.to == content => return Some(known),
+        Before::Nothing if !is_changed => return None,
+        Before::Nothing => (Class::None, String::new()),
+        Before::Known(known) => (known.class, known.parts),
+        Before::Unknown => (Class::NewMachine, "an unknown document".to_owned()),
+    };
+    let unread = || vec![Effect::new_machine("a document that cannot be read")];
+    let effects = if is_changed {
+        effects.unwrap_or_else(unread)
+    } else {
+        Vec::new()
+    };
+    let class = class(&effects);
+    let (class, parts) = if is_changed && class >= before.0 {
+        (class, parts(&effects, class))
+    } else {
+        before
+    };
+    Some(Behind {
+        revision: revision.clone(),
+        class,
+        over: stored.map_or(content, |it| it.content.short()).to_owned(),
+        to: content.to_owned(),
+        parts,
+    })
+}
+
+/// How far machines may be behind the existing document.
+enum Before {
+    /// They have it.
+    Nothing,
+    /// As far as this, or less.
+    Known(Behind),
+    /// They have a document that nothing is known of.
+    Unknown,
+}
+
+/// `content` is the digest of the new document, which machines have if none is stored.
+fn before(revision: &str, observed: &Observed, (stored, content): (Option<&Seen>, &str)) -> Before {
+    let recorded = |key| observed.kubelet_kubeconfig.as_ref()?.annotation(key);
+    let behind = recorded(MACHINES_BEHIND).and_then(Behind::parse);
+    let made_from = recorded(MACHINES_MADE_FROM).and_then(MadeFrom::parse);
+    let made_from = made_from.filter(|it| it.revision == revision);
+    let is_stored =
+        |digest: &str| stored.map_or(digest == content, |stored| leads_to(digest, stored));
+    match (behind.filter(|it| it.revision == revision), made_from) {
+        (Some(known), _) if is_stored(&known.to) || is_stored(&known.over) => Before::Known(known),
+        (Some(_), _) => Before::Unknown,
+        // An older release recorded that the machines are outdated, and not by what.
+        (None, Some(made_from)) if !is_stored(&made_from.content) => Before::Unknown,
+        (None, _) => Before::Nothing,
+    }
+}
+
+/// Returns true if a Secret has the document with this digest, with the key of now or of the time
+/// when it was written.
+fn leads_to(short: &str, stored: &Seen) -> bool {
+    let written = stored.annotation(CONTENT).map(Digest::from_annotation);
+    stored.content.short() == short || written.is_some_and(|it| it.short() == short)
+}
+
+/// Names the parts that take the most.
+fn parts(effects: &[Effect], class: Class) -> String {
+    let greatest = effects.iter().filter(|it| it.class == class);
+    let greatest: Vec<&str> = greatest.map(|it| it.part.as_str()).collect();
+    let shortened = greatest.iter().take(PARTS_MAX);
+    let shortened = shortened.map(|it| it.chars().take(PART_CHARACTERS_MAX).collect());
+    let first = shortened.collect::<Vec<String>>().join(", ");
+    match greatest.len().saturating_sub(PARTS_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

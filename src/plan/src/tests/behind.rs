@@ -1,0 +1,219 @@
+//! How far machines are behind, after one change of their document and the next.
+
+use super::*;
+use crate::{
+    behind::{behind, replaced},
+    digest::Digest,
+    records::{Behind, MadeFrom},
+};
+use osm_api::{
+    change::Class,
+    names::{CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, REVISION},
+    worker_cluster::MachineReplacement,
+};
+use osm_rules::effect::Effect;
+
+fn effect(class: Class, part: &str) -> Effect {
+    Effect {
+        class,
+        ..Effect::new_machine(part)
+    }
+}
+
+/// The state after the profile's text has changed, which takes what is given, unless it cannot be
+/// compared.
+fn changed(found: &Found, text: &str, effects: Option<&[Effect]>) -> Found {
+    let found = Found {
+        profile: Ok(a_profile(text)),
+        ..found.clone()
+    };
+    let found = written(planned(&found, effects), found);
+    assert_eq!(changes_of(&found), [], "nothing more is written");
+    found
+}
+
+/// The changes, where this is what the changed document takes.
+fn planned(found: &Found, effects: Option<&[Effect]>) -> Vec<Change> {
+    let mut desired = wanted(found);
+    let compared = replaced(&desired, &found.observed);
+    let effects = compared.and(effects.map(<[Effect]>::to_vec));
+    desired.behind = behind(&desired, &found.observed, effects);
+    changes(desired, &found.observed)
+}
+
+fn changes_of(found: &Found) -> Vec<Change> {
+    changes(wanted(found), &found.observed)
+}
+
+/// Returns the class and the parts that are recorded, and that status and replacement go by.
+fn recorded(found: &Found) -> (Class, String) {
+    let stored = found.observed.kubelet_kubeconfig.as_ref();
+    let stored = stored.and_then(|it| it.annotation(MACHINES_BEHIND));
+    let stored = stored.map(|text| Behind::parse(text).unwrap());
+    let known = wanted(found).behind;
+    assert_eq!(stored, known);
+    let Behind { class, parts, .. } = known.unwrap();
+    (class, parts)
+}
+
+fn is(class: Class, parts: &str) -> (Class, String) {
+    (class, parts.to_owned())
+}
+
+#[test]
+fn the_greatest_of_all_changes_counts_until_the_revision_is_another() {
+    let first = a_served_found();
+    assert_eq!(wanted(&first).behind, None);
+    let reload = [effect(Class::Reload, "a"), effect(Class::None, "b")];
+    let second = changed(&first, "second", Some(&reload));
+    assert_eq!(recorded(&second), is(Class::Reload, "a"));
+    let drain = [effect(Class::Drain, "c"), effect(Class::Reload, "d")];
+    let third = changed(&second, "third", Some(&drain));
+    assert_eq!(recorded(&third), is(Class::Drain, "c"));
+    let fourth = changed(&third, "fourth", Some(&reload));
+    assert_eq!(
+        recorded(&fourth),
+        is(Class::Drain, "c"),
+        "it is still to come"
+    );
+    // Machines may have been created in between.
+    let back = changed(&fourth, "text", Some(&reload));
+    assert_eq!(recorded(&back), is(Class::Drain, "c"));
+
+    let mut raised = fourth;
+    set_annotation(&mut raised, REVISION, "2");
+    let raised = written(changes_of(&raised), raised);
+    assert_eq!(wanted(&raised).behind, None);
+}
+
+const RELOAD: Class = Class::Reload;
+const UNKNOWN: &str = "a document that cannot be read";
+
+/// A machine deployment whose document was changed once, which took `Reload`.
+fn behind_by_reload() -> Found {
+    changed(&a_served_found(), "second", Some(&[effect(RELOAD, "a")]))
+}
+
+#[test]
+fn what_is_not_known_takes_a_new_machine() {
+    let before = behind_by_reload();
+    let unread = changed(&before, "third", None);
+    assert_eq!(recorded(&unread), is(Class::NewMachine, UNKNOWN));
+
+    // An older release has written another document.
+    let mut other = before.clone();
+    let digest = Digest::from_annotation("0123456789abcdef of an older release");
+    let provisioning = other.observed.provisioning.as_mut().unwrap();
+    let annotations = provisioning.metadata.annotations.as_mut().unwrap();
+    annotations.insert(CONTENT.to_owned(), digest.as_str().to_owned());
+    provisioning.content = digest;
+    let other = changed(&other, "third", Some(&[effect(RELOAD, "a")]));
+    let unknown = is(Class::NewMachine, "an unknown document");
+    assert_eq!(recorded(&other), unknown);
+
+    let mut deleted = before;
+    deleted.observed.provisioning = None;
+    deleted.observed.bootstrap = None;
+    let deleted = changed(&deleted, "third", None);
+    assert_eq!(recorded(&deleted), unknown);
+
+    let mut worded = a_served_found();
+    set_annotation(&mut worded, REVISION, "a b");
+    let worded = written(changes_of(&worded), worded);
+    let worded = changed(&worded, "other", Some(&[effect(RELOAD, "a")]));
+    assert_eq!(wanted(&worded).behind, None, "it could not be read again");
+}
+
+#[test]
+fn a_document_that_somebody_else_changed_is_not_compared() {
+    let mut restored = behind_by_reload();
+    let provisioning = restored.observed.provisioning.as_mut().unwrap();
+    provisioning.content = Digest::from_annotation("foreign");
+    let changed_too = restored.clone();
+    let restored = changed(&restored, "second", Some(&[effect(Class::Drain, "b")]));
+    assert_eq!(
+        recorded(&restored),
+        is(RELOAD, "a"),
+        "machines had the old one"
+    );
+
+    let changed_too = changed(&changed_too, "third", Some(&[effect(RELOAD, "a")]));
+    assert_eq!(recorded(&changed_too), is(Class::NewMachine, UNKNOWN));
+}
+
+#[test]
+fn what_a_change_takes_is_recorded_before_the_document_is_written() {
+    for (before, first) in [
+        (a_served_found(), Class::None),
+        (behind_by_reload(), RELOAD),
+    ] {
+        let next = Found {
+            profile: Ok(a_profile("next")),
+            ..before.clone()
+        };
+        let mut writes = planned(&next, Some(&[effect(Class::Drain, "b")]));
+        writes.truncate(1);
+        let crashed = written(writes, next);
+        assert_eq!(recorded(&crashed), is(Class::Drain, "b"));
+        let again = changed(&crashed, "next", None);
+        assert_eq!(recorded(&again), is(Class::Drain, "b"), "{first}");
+        // It may have been there for a moment.
+        let instead = changed(&crashed, "instead", Some(&[effect(RELOAD, "c")]));
+        assert_eq!(recorded(&instead), is(Class::Drain, "b"), "{first}");
+    }
+}
+
+#[test]
+fn machines_that_an_older_release_called_outdated_have_a_document_that_is_not_known() {
+    let mut replacing = a_found();
+    let mut settings = TenantSettings::default();
+    settings.machine_rollout.replace = MachineReplacement::WhenOutdated;
+    replacing.settings = Ok(Arc::new(settings));
+    let mut outdated = written(changes_of(&replacing), replacing);
+    let kubeconfig = outdated.observed.kubelet_kubeconfig.as_mut().unwrap();
+    let annotations = kubeconfig.metadata.annotations.as_mut().unwrap();
+    let made_from = annotations.get_mut(MACHINES_MADE_FROM).unwrap();
+    let mut record = MadeFrom::parse(made_from).unwrap();
+    "0123456789abcdef".clone_into(&mut record.content);
+    *made_from = record.to_string();
+    let unknown = is(Class::NewMachine, "an unknown document");
+    let known = changed(&outdated, "text", None);
+    assert_eq!(recorded(&known), unknown, "so that it can be permitted");
+    let reload = [effect(RELOAD, "a")];
+    let next = changed(&outdated, "next", Some(&reload));
+    assert_eq!(recorded(&next), unknown);
+}
+
+#[test]
+fn a_record_survives_a_new_key_and_is_bounded() {
+    let before = behind_by_reload();
+    let mut rekeyed = before.clone();
+    Arc::make_mut(&mut rekeyed.cluster_info).fetch_token = SecretText::new("another");
+    let desired = wanted(&Found {
+        observed: Observed::default(),
+        ..rekeyed.clone()
+    });
+    let provisioning = rekeyed.observed.provisioning.as_mut().unwrap();
+    provisioning.content = desired.documents.unwrap().provisioning.1;
+    let rekeyed = changed(&rekeyed, "second", None);
+    assert_eq!(recorded(&rekeyed), is(RELOAD, "a"));
+    let next = changed(&rekeyed, "third", Some(&[effect(Class::None, "b")]));
+    assert_eq!(recorded(&next), is(RELOAD, "a"));
+
+    let many = vec![effect(Class::Drain, &"long/".repeat(99)); 9];
+    let long = changed(&before, "third", Some(&many));
+    let (_, parts) = recorded(&long);
+    assert!(
+        parts.ends_with(" and 6 more") && parts.len() < 300,
+        "{parts}"
+    );
+    for not_ours in [
+        "",
+        "1 Reload a",
+        "1 Other a b",
+        "1 Reload 12345678901234567 b",
+        &format!("1 Reload a b {}", "c".repeat(400)),
+    ] {
+        assert_eq!(Behind::parse(not_ours), None, "{not_ours}");
+    }
+}
