@@ -1,6 +1,7 @@
 //! Machines that become nodes, from what the manager's real binary has written for them. Each case
 //! has a site of its own: clusters, the manager, a mirror.
 
+mod changes;
 mod edge;
 mod faults;
 mod join;
@@ -53,6 +54,8 @@ pub enum Case {
     Replaced,
     /// A new template: the machine of the old one is replaced, and the new one has new settings.
     Rollout,
+    /// Changes of each class: what the class names is restarted, and nothing else.
+    Changes,
     /// The edge script, run by hand on a machine of no provider.
     Edge,
 }
@@ -141,6 +144,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::Clock => Box::pin(faults::clock(params)).await,
         Case::Replaced => Box::pin(faults::replaced(params)).await,
         Case::Rollout => Box::pin(rollout::run(params)).await,
+        Case::Changes => Box::pin(changes::run(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

@@ -39,6 +39,9 @@ pub(super) struct DiffFlags {
 pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
     let world = flags.world.load()?;
     let sides = sides(flags, &world)?;
+    let [_, (_, new)] = &sides;
+    let declared = world.bases.resolve(new).map(|it| it.spec.effects);
+    let declared = declared.unwrap_or_default();
     let (mut differs, mut is_refused) = (false, false);
     for path in &flags.machine_deployments {
         for machine_deployment in machine_deployments(path)? {
@@ -67,7 +70,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             let text = differences(names, &old.stored_config, &new.stored_config);
             if !text.is_empty() {
                 differs = true;
-                let effects = effects(Documents::of(old), Documents::of(new));
+                let effects = effects(Documents::of(old), Documents::of(new), &declared);
                 let class = class(&effects);
                 output::lines([
                     format!("# machine deployment {name}"),

@@ -261,7 +261,7 @@ impl Tenant {
             Some(self.render(&deployment, &mut answer)?)
         };
         let mut desired = desired(&deployment, documents);
-        let effects = self.effects(&desired, &found.observed);
+        let effects = self.effects((&deployment, &desired), &found.observed);
         desired.behind = behind(&desired, &found.observed, effects);
         answer.behind = desired.behind.as_ref().and_then(Behind::entry);
         let machines = machines(&desired, &found.observed);
@@ -305,11 +305,16 @@ impl Tenant {
     }
 
     /// Returns the effects of a changed document on machines that have the existing one.
-    fn effects(&self, desired: &Desired, observed: &Observed) -> Option<Vec<Effect>> {
+    fn effects(
+        &self,
+        (deployment, desired): (&Deployment, &Desired),
+        observed: &Observed,
+    ) -> Option<Vec<Effect>> {
+        let declared = &deployment.profile.spec().effects;
         replaced(desired, observed)?;
         let old = self.documents.get(&desired.names.provisioning)?;
         let new = &desired.documents.as_ref()?.provisioning.0;
-        Some(of_provisioning(old.expose(), new.as_bytes()))
+        Some(of_provisioning((old.expose(), new.as_bytes()), declared))
     }
 
     /// Returns the deployment with its own fetch token, if it has one. If it would get one, adds
@@ -359,7 +364,7 @@ impl Tenant {
                     bootstrap,
                     provisioning,
                 };
-                effects(old, new)
+                effects(old, new, &deployment.profile.spec().effects)
             }
             (_, None) => vec![Effect::new_machine("provisioning document")],
             (None, _) => vec![Effect::new_machine("bootstrap document")],

@@ -308,7 +308,7 @@ async fn converge(
     let awaited = is_current.then(|| awaited_revision(&deployment, &found.observed));
     let desired = desired(&deployment, documents);
     // What does a change take on machines that have the existing document? (client)
-    let compared = (&deployment.digest_key, &found.observed);
+    let compared = (&*deployment, &found.observed);
     let desired = compare(context, desired, compared, priority).await;
     let behind = desired.behind.clone();
     let machines = machines(&desired, &found.observed);

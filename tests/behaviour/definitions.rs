@@ -120,6 +120,41 @@ pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(
     merge(&profiles, PROFILE_NAME, overlay).await;
 }
 
+pub async fn an_effect_names_units_where_it_restarts_some(world: &'static World) {
+    let client = in_namespace(world, "effects").await;
+    let profiles: Api<OperatingSystemProfile> = Api::default_namespaced(client);
+    create(&profiles, &a_profile("v1.0.0", "first")).await;
+    let with = |effects: Value| json!({ "spec": { "version": "v1.1.0", "effects": effects } });
+    let of = |class: &str, units: Value| json!({ "path": "/a", "class": class, "units": units });
+    for (effects, told) in [
+        (
+            json!([of("RestartUnit", json!([]))]),
+            "units must be named for",
+        ),
+        (
+            json!([of("Drain", json!(["a.service"]))]),
+            "units must be named for",
+        ),
+        (
+            json!([of("Often", json!([]))]),
+            "Unsupported value: \"Often\"",
+        ),
+        (
+            json!([{ "path": "a", "class": "Drain" }]),
+            "should match '^/'",
+        ),
+        (
+            json!([of("Drain", json!([])), of("Reboot", json!([]))]),
+            "Duplicate value",
+        ),
+    ] {
+        let message = refused(&profiles, PROFILE_NAME, with(effects)).await;
+        assert!(message.contains(told), "{message}");
+    }
+    let effects = json!([of("RestartUnit", json!(["a.service"]))]);
+    merge(&profiles, PROFILE_NAME, with(effects)).await;
+}
+
 /// Fields with a value that no machine can use, and a part of what is said about it.
 fn unusable() -> [(&'static str, Value, &'static str); 16] {
     [

@@ -219,6 +219,7 @@ scenarios! {
     joining::a_right_that_is_revoked_is_named_with_the_command_that_restores_it,
     joining::what_machines_need_is_put_right_whatever_is_done_to_it,
     definitions::only_a_profile_that_extends_another_may_leave_out_what_it_shares,
+    definitions::an_effect_names_units_where_it_restarts_some,
     definitions::settings_that_no_machine_can_use_are_refused_with_what_to_write,
     definitions::what_an_older_definition_let_through_can_still_be_updated,
     adoption::a_cluster_of_kubeone_is_adopted_without_a_rotation,

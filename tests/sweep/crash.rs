@@ -4,6 +4,10 @@
 use std::time::Duration;
 
 use fake_cluster::object;
+use osm::{
+    api::{change::Class, names::MACHINES_BEHIND},
+    plan::records::Behind,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -20,6 +24,8 @@ const AFTERWARDS: Duration = Duration::from_mins(12);
 /// What a run came to.
 struct Run {
     snapshot: Snapshot,
+    /// What machines are said to be behind by.
+    behind: Class,
     was_struck: bool,
     /// Whether nodes found no provisioning Secret for a while.
     had_a_gap: bool,
@@ -77,9 +83,22 @@ async fn run(scenario: Scenario, strike: Option<Strike>) -> Run {
     process.stop().await;
     Run {
         snapshot: snapshot::take(&world),
+        behind: behind(&world),
         was_struck: life.is_struck(),
         had_a_gap: !scenario.takes_kubeconfig() && had_a_gap(&world),
     }
+}
+
+/// What the record says; nothing if there is none.
+fn behind(world: &World) -> Class {
+    let secret = object("secrets", "cloud-init-settings", KUBELET_KUBECONFIG);
+    let found = world.worker("berlin").get(secret).unwrap_or_default();
+    let annotations = found.pointer("/metadata/annotations");
+    let record = annotations.and_then(|it| it.get(MACHINES_BEHIND)?.as_str());
+    record.map_or(Class::None, |text| {
+        let record = Behind::parse(text);
+        record.expect("we wrote it").class
+    })
 }
 
 /// Nodes that fetch it in a gap do not recover.
@@ -115,6 +134,10 @@ async fn sweep(scenario: Scenario, blow: Blow) -> u64 {
         let struck = run(scenario, Some(strike)).await;
         let difference = snapshot::difference(&undisturbed.snapshot, &struck.snapshot);
         assert_eq!(difference, None, "{scenario:?} {strike:?}");
+        assert!(
+            struck.behind >= undisturbed.behind,
+            "{scenario:?} {strike:?}: a change was forgotten"
+        );
         if !struck.was_struck {
             assert!(at > 1, "{scenario:?} makes calls");
             assert!(gaps <= 1, "{scenario:?} {blow:?}: {gaps} gaps");

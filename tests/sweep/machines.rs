@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{annotate, change_machine_deployment, profile, set},
-    snapshot::{boot_secret, text},
+    scenarios::{Scenario, annotate, change_machine_deployment, profile, set},
+    snapshot::{self, boot_secret, text},
     stale::{deafen, expire},
     wire::Life,
     world::{World, line, put},
@@ -178,6 +178,50 @@ fn a_world() -> World {
         put(world.worker("berlin"), made);
     }
     world
+}
+
+/// What new machines get never waits for a permission.
+#[tokio::test(start_paused = true)]
+async fn with_the_lowest_limit_documents_are_those_without_one_and_no_machine_is_replaced() {
+    for scenario in [
+        Scenario::Create,
+        Scenario::Revision,
+        Scenario::ProfileVersion,
+        Scenario::Provisioning,
+        Scenario::RevisionAndProvisioning,
+        Scenario::Settings,
+        Scenario::Kubeconfig,
+        Scenario::FetchToken,
+        Scenario::Tampering,
+        Scenario::Loss,
+        Scenario::Machines,
+    ] {
+        let [without, with] = [
+            json!({}),
+            json!({"replace": "WhenOutdated", "maxClass": "None"}),
+        ];
+        let (without, _) = documents(scenario, &without).await;
+        let (with, told) = documents(scenario, &with).await;
+        assert!(without.len() >= 3, "{scenario:?}: {without:?}");
+        assert_eq!(with, without, "{scenario:?}");
+        assert_eq!(told, Vec::<String>::new(), "{scenario:?}");
+    }
+}
+
+/// What a scenario comes to with these settings: the Secrets for machines, and the machine
+/// deployments that were told to replace theirs.
+async fn documents(scenario: Scenario, machines: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
+    let world = scenario.world();
+    world.configure("berlin", &json!({"rollout": {"machines": machines}}));
+    let process = world.start_settled().await;
+    scenario.happen(&world).await;
+    tokio::time::sleep(scenario.takes()).await;
+    world.settle().await;
+    process.stop().await;
+    let all = snapshot::take(&world).into_iter();
+    let secrets = all.filter(|(key, _)| key.starts_with("berlin secrets cloud-init-settings/"));
+    let secrets = secrets.map(|(key, it)| (key, it.get("data").cloned().unwrap_or_default()));
+    (secrets.collect(), told(world.worker("berlin")))
 }
 
 #[tokio::test(start_paused = true)]

@@ -225,7 +225,7 @@ impl Trial {
     }
 }
 
-fn boot_id(node: &Node) -> Option<String> {
+pub(super) fn boot_id(node: &Node) -> Option<String> {
     let info = node.status.as_ref()?.node_info.as_ref()?;
     Some(info.boot_id.clone())
 }

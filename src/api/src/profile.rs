@@ -9,6 +9,7 @@ use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::change::Class;
 pub use super::platform::{CloudProvider, OperatingSystem};
 
 /// The pattern of a profile's version: a semantic version with a `v` in front.
@@ -81,6 +82,37 @@ pub struct OperatingSystemProfileSpec {
     /// have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignition_version: Option<IgnitionVersion>,
+    /// What a change of a file takes on machines that run, where the author knows better than the
+    /// manager. Those of the extended profile apply, too, unless this one names the same file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = EFFECTS_MAX),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"])
+    )]
+    pub effects: Vec<DeclaredEffect>,
+}
+
+/// The maximum number of declared effects: a profile has fewer files.
+const EFFECTS_MAX: usize = 128;
+
+/// The name of a systemd unit.
+const UNIT_PATTERN: &str = r"^[A-Za-z0-9:_.@\\-]+\.[a-z]+$";
+
+/// What a change of a file takes on machines that run.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube_core::Rule::new("(self.class == 'RestartUnit') == (has(self.units) && size(self.units) > 0)")
+    .message("units must be named for the class RestartUnit, and for no other"))]
+pub struct DeclaredEffect {
+    /// The path of a file or of a systemd unit on the machine.
+    #[schemars(length(max = 256), regex(pattern = "^/"))]
+    pub path: String,
+    /// What it takes to bring another content into effect.
+    pub class: Class,
+    /// The units to restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(max = 255), regex(pattern = UNIT_PATTERN)))]
+    pub units: Vec<String>,
 }
 
 /// The build metadata in a version that selects Jinja.

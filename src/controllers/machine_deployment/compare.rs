@@ -1,6 +1,8 @@
 //! Compares a document that is about to be replaced with the new one: what would the change take on
 //! machines that have the old one?
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
@@ -12,6 +14,7 @@ use crate::plan::{
     desired::{Desired, stored_digest},
     digest::DigestKey,
     observed::{Observed, Seen},
+    validate::Deployment,
 };
 use crate::rules::effect::{Effect, of_provisioning};
 use crate::telemetry::chain::chain;
@@ -22,10 +25,10 @@ use crate::tenant::secret_text::SecretBytes;
 pub async fn compare(
     context: &Context,
     desired: Desired,
-    (key, observed): (&DigestKey, &Observed),
+    (deployment, observed): (&Deployment, &Observed),
     priority: Priority,
 ) -> Desired {
-    let effects = effects(context, &desired, (key, observed), priority).await;
+    let effects = effects(context, &desired, (deployment, observed), priority).await;
     let behind = behind(&desired, observed, effects);
     Desired { behind, ..desired }
 }
@@ -34,9 +37,10 @@ pub async fn compare(
 async fn effects(
     context: &Context,
     desired: &Desired,
-    (key, observed): (&DigestKey, &Observed),
+    (deployment, observed): (&Deployment, &Observed),
     priority: Priority,
 ) -> Option<Vec<Effect>> {
+    let key = &deployment.digest_key;
     let stored = replaced(desired, observed)?;
     let new = desired.documents.as_ref()?.provisioning.0.as_bytes();
     let new = SecretBytes::new(new.to_vec());
@@ -58,7 +62,11 @@ async fn effects(
     let tenant = context.engagement.tenant();
     let permits = &context.engagement.shared.permits;
     let _permit = permits.take(&tenant, priority).await;
-    let compare = move || of_provisioning(old.expose(), new.expose());
+    let profile = Arc::clone(&deployment.profile);
+    let compare = move || {
+        let declared = &profile.spec().effects;
+        of_provisioning((old.expose(), new.expose()), declared)
+    };
     tokio::task::spawn_blocking(compare).await.ok()
 }
 

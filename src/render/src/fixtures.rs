@@ -45,6 +45,7 @@ pub fn a_profile() -> OperatingSystemProfileSpec {
         provisioning_config: ProfileConfig::default(),
         provisioning_utility: None,
         ignition_version: None,
+        effects: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::thin::{content_object, is_thin, parse_content_name};
 use osm_api::profile::{
-    CloudInitModules, ContainerRuntime, ContainerRuntimeSpec, DropIn, File,
+    CloudInitModules, ContainerRuntime, ContainerRuntimeSpec, DeclaredEffect, DropIn, File,
     OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, Unit,
 };
 
@@ -234,7 +234,14 @@ fn lay(
         provisioning_config: lay_half(&overlay.provisioning_config, &base.provisioning_config),
         provisioning_utility: utility.or(base.provisioning_utility),
         ignition_version: overlay.ignition_version.or(base.ignition_version),
+        effects: lay_effects(&overlay.effects, &base.effects),
     })
+}
+
+fn lay_effects(overlay: &[DeclaredEffect], base: &[DeclaredEffect]) -> Vec<DeclaredEffect> {
+    let is_kept = |it: &&DeclaredEffect| overlay.iter().all(|own| own.path != it.path);
+    let kept = base.iter().filter(is_kept);
+    kept.chain(overlay).cloned().collect()
 }
 
 fn lay_half(overlay: &ProfileConfig, base: &ProfileConfig) -> ProfileConfig {

@@ -59,6 +59,7 @@ pub fn thin(
         provisioning_config: ProfileConfig::default(),
         provisioning_utility: whole.provisioning_utility,
         ignition_version: whole.ignition_version,
+        effects: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::document::{Content, Part, parts};
 use super::user_data::SECRET_BYTES_MAX;
-use osm_api::change::Class;
+use osm_api::{change::Class, profile::DeclaredEffect};
 use osm_render::Rendered;
 
 /// The effect of one difference.
@@ -25,7 +25,7 @@ pub struct Effect {
     pub class: Class,
     /// The units to restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub units: Vec<&'static str>,
+    pub units: Vec<String>,
 }
 
 impl Effect {
@@ -65,20 +65,23 @@ impl<'a> Documents<'a> {
 
 /// Returns the effect of each difference between the documents of a machine; empty if there is
 /// none. No content is quoted.
-pub fn effects(old: Documents<'_>, new: Documents<'_>) -> Vec<Effect> {
+pub fn effects(old: Documents<'_>, new: Documents<'_>, declared: &[DeclaredEffect]) -> Vec<Effect> {
     let mut effects = Vec::new();
     // A machine reads it once.
     if old.bootstrap != new.bootstrap {
         effects.push(Effect::new_machine("bootstrap document"));
     }
-    effects.extend(of_provisioning(old.provisioning, new.provisioning));
+    effects.extend(of_provisioning(
+        (old.provisioning, new.provisioning),
+        declared,
+    ));
     effects.truncate(EFFECTS_MAX);
     effects
 }
 
 /// Returns the effect of each difference between two provisioning documents, the greatest first;
 /// empty if there is none. No content is quoted.
-pub fn of_provisioning(old: &[u8], new: &[u8]) -> Vec<Effect> {
+pub fn of_provisioning((old, new): (&[u8], &[u8]), declared: &[DeclaredEffect]) -> Vec<Effect> {
     if old == new {
         return Vec::new();
     }
@@ -93,7 +96,8 @@ pub fn of_provisioning(old: &[u8], new: &[u8]) -> Vec<Effect> {
         .into_iter()
         .filter_map(|name| {
             let sides = (old.get(name), new.get(name));
-            (sides.0 != sides.1).then(|| of_file(name, sides))
+            let own = declared.iter().find(|it| it.path == *name);
+            (sides.0 != sides.1).then(|| own.map_or_else(|| of_file(name, sides), of_declared))
         })
         .collect();
     effects.sort_by_key(|effect| std::cmp::Reverse(effect.class));
@@ -108,6 +112,24 @@ pub fn of_provisioning(old: &[u8], new: &[u8]) -> Vec<Effect> {
 pub fn class(effects: &[Effect]) -> Class {
     let classes = effects.iter().map(|effect| effect.class);
     classes.max().unwrap_or(Class::None)
+}
+
+/// Returns what the author of the profile says.
+fn of_declared(declared: &DeclaredEffect) -> Effect {
+    let units = match declared.class {
+        // The API server refuses it.
+        Class::RestartUnit if declared.units.is_empty() => {
+            return Effect::new_machine(&declared.path);
+        }
+        Class::RestartKubelet => vec!["kubelet.service".to_owned()],
+        Class::RestartContainerd => vec!["containerd.service".to_owned()],
+        _ => declared.units.clone(),
+    };
+    Effect {
+        part: declared.path.clone(),
+        class: declared.class,
+        units,
+    }
 }
 
 fn of_file(path: &str, (old, new): (Option<&Part>, Option<&Part>)) -> Effect {
@@ -129,7 +151,7 @@ fn of_file(path: &str, (old, new): (Option<&Part>, Option<&Part>)) -> Effect {
         class,
         units: match class {
             Class::None | Class::NewMachine => Vec::new(),
-            _ => known.units.to_vec(),
+            _ => known.units.iter().map(|it| (*it).to_owned()).collect(),
         },
     }
 }

@@ -26,6 +26,7 @@ pub fn profile_effects(
     new: &CompiledProfile,
     (settings, kubelet_version): (&TenantSettings, &str),
 ) -> Result<Vec<Effect>, RenderError> {
+    let declared = &new.spec().effects;
     let mut all: Vec<Effect> = Vec::new();
     for provider in usable_providers(old.spec()) {
         let mut found = Vec::new();
@@ -33,7 +34,7 @@ pub fn profile_effects(
             let sample = Sample::new(old.spec(), provider, kubelet_version)?;
             let rendered = |profile| render(&sample.input(profile, settings), &Limits::default());
             let (old, new) = (rendered(old)?, rendered(new)?);
-            found = effects(Documents::of(&old), Documents::of(&new));
+            found = effects(Documents::of(&old), Documents::of(&new), declared);
         } else {
             found.push(Effect::new_machine(&format!(
                 "cloud provider {}, which is gone",

@@ -114,6 +114,10 @@ impl Rule {
     );
     pub const RELATIVE_PATH: Self =
         Self::warning("relative-path", "A path that does not begin with a slash.");
+    pub const EFFECT_WITHOUT_FILE: Self = Self::warning(
+        "effect-without-file",
+        "An effect of a file or unit that the profile does not write.",
+    );
     pub const DUPLICATE_PATH: Self = Self::warning(
         "duplicate-path",
         "Two files of one document with one path; the later one wins.",
@@ -195,7 +199,7 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -220,6 +224,7 @@ impl Rule {
         Self::WORLD_WRITABLE,
         Self::LOST_MODE,
         Self::RELATIVE_PATH,
+        Self::EFFECT_WITHOUT_FILE,
         Self::DUPLICATE_PATH,
         Self::DUPLICATE_TEMPLATE,
         Self::DUPLICATE_UNIT,

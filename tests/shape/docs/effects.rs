@@ -153,7 +153,11 @@ fn row(name: &str, change: impl Fn(Subject) -> Subject) -> String {
         let compiled = CompiledProfile::compile(&profile.spec).expect(name);
         let old = subject(&profile).render(&compiled).expect(name);
         let new = change(subject(&profile)).render(&compiled).expect(name);
-        let class = class(&effects(Documents::of(&old), Documents::of(&new)));
+        let class = class(&effects(
+            Documents::of(&old),
+            Documents::of(&new),
+            &profile.spec.effects,
+        ));
         match found.iter_mut().find(|(known, _)| *known == class) {
             Some((_, profiles)) => profiles.push(default.name),
             None => found.push((class, vec![default.name])),

@@ -65,6 +65,24 @@ fn half(base: &Value, overlay: &Value) -> Value {
     serde_json::to_value(merged.provisioning_config).unwrap()
 }
 
+#[test]
+fn effects_are_merged_by_path() {
+    let effect = |path: &str, class: &str| json!({ "path": path, "class": class });
+    let merged = over(
+        json!({ "effects": [effect("/a", "Reload"), effect("/b", "Drain")] }),
+        json!({ "effects": [effect("/a", "Reboot"), effect("/c", "None")] }),
+    );
+    let expected = [
+        effect("/b", "Drain"),
+        effect("/a", "Reboot"),
+        effect("/c", "None"),
+    ];
+    assert_eq!(
+        serde_json::to_value(merged.effects).unwrap(),
+        json!(expected)
+    );
+}
+
 fn file(path: &str, data: &str) -> Value {
     json!({ "path": path, "permissions": 644, "content": { "inline": { "data": data } } })
 }

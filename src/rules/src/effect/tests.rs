@@ -29,7 +29,7 @@ fn between(old: &str, new: &str) -> Vec<Effect> {
         provisioning,
     };
     let leaked = |text: &str| side(text.to_owned().leak().as_bytes());
-    effects(leaked(old), leaked(new))
+    effects(leaked(old), leaked(new), &[])
 }
 
 const CONF: &str = "/etc/kubernetes/kubelet.conf";
@@ -238,11 +238,51 @@ fn what_is_not_known_needs_a_new_machine() {
         bootstrap,
         provisioning: one.as_bytes(),
     };
-    let found = effects(side(b"a"), side(b"b"));
+    let found = effects(side(b"a"), side(b"b"), &[]);
     assert_eq!(found, [Effect::new_machine("bootstrap document")]);
     // The mode counts as the content does.
     let readable = one.replace("\"0600\"", "\"0644\"");
     assert_eq!(super::class(&between(&one, &readable)), Class::Reload);
+}
+
+#[test]
+fn what_the_author_of_a_profile_says_of_a_file_comes_first() {
+    let declared = |class, units: &[&str]| DeclaredEffect {
+        path: CONF.to_owned(),
+        class,
+        units: units.iter().map(|it| (*it).to_owned()).collect(),
+    };
+    for (declared, class, units) in [
+        (declared(Class::Reload, &[]), Class::Reload, vec![]),
+        (
+            declared(Class::RestartUnit, &["a.service", "b.timer"]),
+            Class::RestartUnit,
+            vec!["a.service", "b.timer"],
+        ),
+        (declared(Class::RestartUnit, &[]), Class::NewMachine, vec![]),
+        (
+            declared(Class::RestartKubelet, &[]),
+            Class::RestartKubelet,
+            vec!["kubelet.service"],
+        ),
+        (
+            declared(Class::RestartContainerd, &[]),
+            Class::RestartContainerd,
+            vec!["containerd.service"],
+        ),
+    ] {
+        let other = "maxPods: 1\n";
+        for (old, new) in documents(CONF, "").iter().zip(&documents(CONF, other)) {
+            let sides = (old.as_bytes(), new.as_bytes());
+            let found = of_provisioning(sides, std::slice::from_ref(&declared));
+            let [effect] = found.as_slice() else {
+                panic!("{found:?}");
+            };
+            assert_eq!((effect.class, &*effect.part), (class, CONF));
+            assert_eq!(effect.units, units);
+            assert_eq!(of_provisioning((sides.0, sides.0), &[]), []);
+        }
+    }
 }
 
 /// Anything else might change what a machine gets.

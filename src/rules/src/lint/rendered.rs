@@ -1,7 +1,7 @@
 //! Findings from rendering the profile for a sample machine deployment, once for each supported
 //! cloud provider.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     super::{
@@ -16,7 +16,7 @@ use super::{
 };
 use osm_api::{
     config::OperatingSystemConfigSpec,
-    profile::{CloudProvider, TemplateLanguage},
+    profile::{CloudProvider, DeclaredEffect, TemplateLanguage},
 };
 use osm_render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
 use osm_tenant::settings::TenantSettings;
@@ -29,9 +29,11 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
         return Vec::new();
     };
     let mut findings = kubelet_options(layers, &profile);
+    let mut written = BTreeSet::new();
     for provider in usable_providers(layers.whole) {
         let found = match render_sample(&profile, provider, KUBELET_VERSION) {
             Ok(rendered) => {
+                written.extend(paths(&rendered.config));
                 let mut found = readable_secrets(layers, &rendered);
                 found.extend(size(layers, rendered));
                 found
@@ -52,7 +54,30 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
             }
         }
     }
+    findings.extend(effects_without_file(layers, &written));
     findings
+}
+
+/// Returns the paths of the files and units of a machine.
+fn paths(config: &OperatingSystemConfigSpec) -> Vec<String> {
+    let provisioning = &config.provisioning_config;
+    let files = provisioning.files.iter().map(|it| it.path.clone());
+    let units = provisioning.units.iter();
+    let units = units.map(|it| format!("/etc/systemd/system/{}", it.name));
+    files.chain(units).collect()
+}
+
+/// Finds effects of what no sample has. Nothing is known if there is none.
+fn effects_without_file(layers: &Layers<'_>, written: &BTreeSet<String>) -> Vec<FieldFinding> {
+    let own = layers.own.effects.iter().enumerate();
+    let unknown = own.filter(|(_, it)| !written.is_empty() && !written.contains(&it.path));
+    let finding = |(index, effect): (usize, &DeclaredEffect)| {
+        let field = format!("spec.effects[{index}].path");
+        let message = format!("{field}: no file or unit of a machine is {}", effect.path);
+        let fix = "write the path as the document has it, or remove the effect";
+        FieldFinding::new(Rule::EFFECT_WITHOUT_FILE, &field, message, fix)
+    };
+    unknown.map(finding).collect()
 }
 
 fn render_sample(

@@ -174,6 +174,11 @@ fn each_rule_of_files_and_templates_finds_what_it_is_for_at_its_line() {
             "empty-url-part 18",
         ),
         ("path: /etc", "path: etc", "relative-path 14"),
+        (
+            "  provisioningConfig: {}",
+            "  effects: [{path: /etc/none, class: Reload}]\n  provisioningConfig: {}",
+            "effect-without-file 24",
+        ),
         (file, &format!("{again}{file}"), "duplicate-path 17"),
         ("provisioningConfig: {}", runtime, "duplicate-template 30"),
         ("provisioningConfig: {}", runtime, "duplicate-runtime 31"),
