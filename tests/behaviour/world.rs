@@ -11,6 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -248,6 +249,8 @@ async fn clean(admin: &Client) {
     })
     .await;
     ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
+    let events: Api<Event> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    ok(events.delete_collection(&delete, &all).await, "Events go");
     let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
     // That of a kubeconfig that `osm tenant add` made.
     let _ = tokens
