@@ -2,6 +2,7 @@
 //! work on files.
 
 mod adopt;
+mod applied;
 mod bom;
 mod cluster_info;
 mod clusters;

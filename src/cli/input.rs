@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use crate::api::{
     machine_deployment::MachineDeployment,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-    worker_cluster::WorkerCluster,
+    worker_cluster::{WorkerCluster, WorkerClusterSpec},
 };
 use crate::render::{
     default_profiles::{self, DefaultProfile, default_profiles},
@@ -59,14 +59,22 @@ impl SettingsFlags {
         };
         let documents = documents_without_quotes(path)?;
         let document = only(path, &documents, "WorkerCluster")?;
-        refuse_shape(path, document, &schema_of(WorkerCluster::crd()))?;
-        let cluster: WorkerCluster = serde_json::from_value(document.value.clone())
-            .map_err(|_| anyhow::anyhow!("{}: not a WorkerCluster", path.display()))?;
-        if let Some(refused) = settings::refused(&cluster.spec) {
-            bail!("{}: {refused}", path.display());
-        }
-        Ok(defaults.with(&cluster.spec))
+        Ok(defaults.with(&worker_cluster_spec(path, document)?))
     }
+}
+
+/// Returns the spec of a WorkerCluster in a file. What the API server would refuse is refused.
+pub(super) fn worker_cluster_spec(
+    path: &Path,
+    document: &Document,
+) -> anyhow::Result<WorkerClusterSpec> {
+    refuse_shape(path, document, &schema_of(WorkerCluster::crd()))?;
+    let cluster: WorkerCluster = serde_json::from_value(document.value.clone())
+        .map_err(|_| anyhow::anyhow!("{}: not a WorkerCluster", path.display()))?;
+    if let Some(refused) = settings::refused(&cluster.spec) {
+        bail!("{}: {refused}", path.display());
+    }
+    Ok(cluster.spec)
 }
 
 /// The bases of overlays, besides the default profiles.

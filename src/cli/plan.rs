@@ -8,6 +8,7 @@ use clap::{
 };
 
 use super::{
+    applied::applied,
     clusters::{FollowFlags, ManagerFlags, ScopeFlags},
     format::OutputFlags,
     input, output,
@@ -18,7 +19,10 @@ use crate::commands::{
     cluster_client::KubeconfigSource,
     count::Count,
     managers::follow::Followed,
-    plan::{Answer, Contents, MachinesFate, Question, Running, Supposed, Verdict, plan},
+    plan::{
+        Answer, Contents, MachinesFate, Question, Running, Supposed, Verdict, applied::Applied,
+        plan,
+    },
     selection::Selection,
 };
 use crate::rules::effect::Effect;
@@ -33,6 +37,11 @@ pub(super) struct PlanFlags {
 
     #[command(flatten)]
     scope: ScopeFlags,
+
+    /// Plan as if the WorkerClusters and profiles in this file or folder (- for stdin) were
+    /// applied; may be repeated.
+    #[arg(short, long, value_name = "PATH")]
+    filename: Vec<PathBuf>,
 
     /// Plan as if this profile (a file) were installed in each tenant's namespace; may be repeated.
     #[arg(long = "profile-file", value_name = "FILE")]
@@ -72,6 +81,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         let profile = input::profile(file)?;
         profiles.insert(profile.name, profile.spec);
     }
+    let applied = applied(&flags.filename)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -80,6 +90,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
     let question = question(&flags.follow, (flags.run.kubeconfig, flags.context), about);
     let question = Question {
         profiles,
+        applied,
         defaults: if flags.with_defaults {
             Supposed::Installed
         } else {
@@ -89,6 +100,9 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
     };
     let (progress, count) = (Progress::new(), Count::default());
     let answers = runtime.block_on(progress.counting(&count, plan(&question, &count)))?;
+    for unused in question.applied.unused() {
+        output::note(&format!("{unused} is of no tenant that was looked at"));
+    }
     let changing = answers.iter().filter(|it| it.verdict != Verdict::Unchanged);
     let changing = changing.filter_map(resource);
     flags.output.print(&answers, changing, |_| {
@@ -128,6 +142,7 @@ pub(super) async fn question(
         manager,
         management,
         profiles: BTreeMap::new(),
+        applied: Applied::default(),
         defaults: Supposed::Nothing,
         contents: Contents::default(),
         shared: OnceLock::new(),

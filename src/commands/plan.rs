@@ -2,6 +2,7 @@
 //! running or not. Only reads are sent, so something that is missing is refused instead of created.
 
 mod answer;
+pub mod applied;
 pub mod explain;
 mod profiles;
 mod registrations;
@@ -15,6 +16,7 @@ use std::{
 
 pub use self::answer::{Answer, MachinesFate, Running, Verdict};
 use self::{
+    applied::Applied,
     registrations::{Registered, registrations},
     tenant_state::Tenant,
 };
@@ -35,8 +37,7 @@ use crate::api::{
 use crate::app::built_in_profiles;
 use crate::client::{account::Account, memory::Reservation, pages};
 use crate::controllers::{
-    default_contents::DefaultContents, machine_deployment_index::MachineDeploymentIndex,
-    profile_store::ProfileStore,
+    machine_deployment_index::MachineDeploymentIndex, profile_store::ProfileStore,
 };
 use crate::plan::{
     behind::{behind, replaced},
@@ -85,6 +86,8 @@ pub struct Question {
     pub selection: Selection,
     /// Profiles that replace the installed ones, by name.
     pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
+    /// Objects that are taken for applied.
+    pub applied: Applied,
     /// An assumption about our default profiles.
     pub defaults: Supposed,
     /// Those of default profiles in the manager's namespace.
@@ -95,24 +98,6 @@ pub struct Question {
 
 /// Contents of default profiles, each with its name, once they are read.
 pub type Contents = OnceCell<Vec<(String, OperatingSystemProfileSpec)>>;
-
-impl Question {
-    /// Returns the contents of default profiles that are in the manager's namespace.
-    async fn contents(
-        &self,
-        client: &Client,
-    ) -> anyhow::Result<&[(String, OperatingSystemProfileSpec)]> {
-        let read = || async {
-            let place = (client.clone(), self.manager.namespace.as_str());
-            match DefaultContents::new(place, &[]).list().await {
-                // Profiles that name one are then refused, and the others are not.
-                Err(error) if pages::is_forbidden(&error) => Ok(Vec::new()),
-                listed => listed.context("cannot list the contents of default profiles"),
-            }
-        };
-        Ok(self.contents.get_or_try_init(read).await?)
-    }
-}
 
 /// An assumption about the default profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

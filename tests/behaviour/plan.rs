@@ -7,6 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::{Api, ResourceExt as _, api::DeleteParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, PROFILE, REVISION};
+use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -17,7 +18,7 @@ use crate::fixtures::{self, a_little_machine_deployment, a_machine_deployment, a
 use crate::operators::explain;
 use crate::process::{Manager, plan};
 use crate::rotation::install;
-use crate::stage::{Stage, Tenant};
+use crate::stage::{Stage, Tenant, WORKER};
 use crate::wait;
 use crate::world::{IN_WORKER, MANAGER, World};
 
@@ -60,6 +61,7 @@ pub async fn a_plan_says_what_would_be_written_and_writes_nothing(world: &'stati
                  on running machines: NewMachine: machine deployments: 1, machines: up to 1\n";
     assert_eq!((code, text.as_str()), (Some(3), &*(tenant_line + total)));
     has_a_limit(&stage, path).await;
+    a_folder_is_taken_for_applied((&stage, &tenant), &after).await;
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
@@ -215,6 +217,60 @@ pub async fn a_template_that_waits_for_its_revision_is_not_called_current(world:
     let is_of = |event: &Event| event.reason.as_deref() == Some("SecretRestored");
     assert!(!events.iter().any(is_of), "{events:?}");
     manager.stop().await;
+}
+
+/// As a pipeline does it with the folder of a change in git.
+async fn a_folder_is_taken_for_applied(
+    (stage, tenant): (&Stage, &Tenant),
+    after: &OperatingSystemProfile,
+) {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let write = |name: &str, object: &Value| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it is ours");
+        std::fs::write(path, object.to_string()).expect("the folder is ours");
+    };
+    let planned = async |more: &[&str]| {
+        let path = folder.path().to_str().expect("our path is text");
+        plan(stage, &[&["-f", path], more].concat()).await
+    };
+    let own = |namespace: &str| {
+        json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": { "namespace": namespace, "name": WORKER },
+            "spec": {
+                "kubeconfigSecretRef": { "name": WORKER },
+                "pauseImage": "mirror.example/pause:3.10",
+            },
+        })
+    };
+    write("clusters/worker.json", &own(&tenant.namespace));
+    write(
+        "map.yaml",
+        &json!({ "apiVersion": "v1", "kind": "ConfigMap" }),
+    );
+    let (code, text) = planned(&["--max-class", "RestartContainerd"]).await;
+    assert_eq!(code, Some(3), "{text}");
+    let effect = "/etc/containerd/config.toml: RestartContainerd (containerd.service)";
+    assert!(text.contains(effect), "{text}");
+    let (code, text) = planned(&["--max-class", "Reload"]).await;
+    assert_eq!(code, Some(4), "{text}");
+
+    write("clusters/worker.json", &own("elsewhere"));
+    let (code, text) = planned(&[]).await;
+    assert_eq!(code, Some(0), "{text}");
+    let mut profile = after.clone();
+    profile.metadata.namespace = Some(tenant.namespace.clone());
+    write("profiles/deeper/little.yml", &json!(profile));
+    let (code, text) = planned(&["--max-class", "Drain"]).await;
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("/etc/text: NewMachine"), "{text}");
+
+    write("profiles/deeper/little.yml", &json!(after));
+    let (code, text) = planned(&[]).await;
+    assert_eq!(code, Some(1), "{text}");
+    let told = "little.yml: OperatingSystemProfile little has no metadata.namespace; name the one";
+    assert!(text.contains(told), "{text}");
 }
 
 /// What was written on behalf of the tenant, in either cluster.

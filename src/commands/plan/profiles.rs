@@ -11,16 +11,18 @@ use kube::{Client, ResourceExt, api::ListParams};
 use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
     names::INSTALLED_CONTENT,
-    profile::OperatingSystemProfile,
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::{DefaultProfiles, Home, WorkerCluster},
 };
 use crate::app::built_in_profiles;
 use crate::client::{
-    pages::Listed,
+    pages::{self, Listed},
     watch::{Scope, covers},
 };
 use crate::controllers::{
-    adoption, profile,
+    adoption,
+    default_contents::DefaultContents,
+    profile,
     profile_store::{ProfileStore, Quotas},
 };
 use crate::plan::default_profile::{
@@ -81,8 +83,9 @@ pub(super) async fn profiles(
             }
         }
         let is_at_home = |it: &OperatingSystemProfile| it.namespace().as_deref() == Some(home);
-        let (mut own_profiles, others): (Vec<_>, Vec<_>) =
+        let (mut own_profiles, mut others): (Vec<_>, Vec<_>) =
             found.objects.into_iter().partition(is_at_home);
+        question.applied.replace(&mut others);
         if covers(limit.as_ref(), home) {
             new = suppose(&mut own_profiles, question, (own, home), &store)?;
         }
@@ -91,6 +94,24 @@ pub(super) async fn profiles(
         }
     }
     Ok((store, new))
+}
+
+impl Question {
+    /// Returns the contents of default profiles that are in the manager's namespace.
+    async fn contents(
+        &self,
+        client: &Client,
+    ) -> anyhow::Result<&[(String, OperatingSystemProfileSpec)]> {
+        let read = || async {
+            let place = (client.clone(), self.manager.namespace.as_str());
+            match DefaultContents::new(place, &[]).list().await {
+                // Profiles that name one are then refused, and the others are not.
+                Err(error) if pages::is_forbidden(&error) => Ok(Vec::new()),
+                listed => listed.context("cannot list the contents of default profiles"),
+            }
+        };
+        Ok(self.contents.get_or_try_init(read).await?)
+    }
 }
 
 /// Replaces the tenant's profiles with those that are assumed. Returns the names of those that do
@@ -118,6 +139,9 @@ fn suppose(
     }
     let given = question.profiles.iter();
     supposed.extend(given.map(|(name, spec)| (name.clone(), spec.clone())));
+    if own.spec.home == Home::Management {
+        supposed.extend(question.applied.of(home));
+    }
     for (name, spec) in supposed {
         if let Some(there) = found.iter_mut().find(|found| found.name_any() == name) {
             there.spec = spec;
