@@ -1,15 +1,15 @@
-//! Reads the objects that `osm plan -f` takes for applied.
+//! Reads the objects that `osm plan -f` supposes to be applied.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use kube::CustomResourceExt as _;
 use serde_json::Value as Json;
 
-use super::input::{documents_without_quotes, refuse_shape, worker_cluster_spec};
+use super::input::{STDIN, documents_without_quotes, refuse_shape, worker_cluster_spec};
 use crate::api::profile::OperatingSystemProfile;
 use crate::commands::plan::applied::{Applied, Key};
-use crate::rules::{document::Document, lint::is_profile, shape::schema_of};
+use crate::rules::{document::Document, profile::check, shape::schema_of};
 
 /// Reads the WorkerClusters and profiles of files and folders. Other objects are ignored.
 pub(super) fn applied(paths: &[PathBuf]) -> anyhow::Result<Applied> {
@@ -21,20 +21,32 @@ pub(super) fn applied(paths: &[PathBuf]) -> anyhow::Result<Applied> {
             }
         }
     }
+    let is_empty = applied.worker_clusters.is_empty() && applied.profiles.is_empty();
+    ensure!(
+        paths.is_empty() || !is_empty,
+        "--filename names no WorkerCluster and no OperatingSystemProfile"
+    );
     Ok(applied)
 }
 
 fn add(applied: &mut Applied, file: &Path, document: &Document) -> anyhow::Result<()> {
     if document.kind() == Some("WorkerCluster") {
         let spec = worker_cluster_spec(file, document)?;
-        applied.worker_clusters.insert(key(file, document)?, spec);
-    } else if is_profile(document) {
+        let earlier = applied.worker_clusters.insert(key(file, document)?, spec);
+        ensure!(earlier.is_none(), twice(file));
+    } else if document.kind() == Some("OperatingSystemProfile") {
         refuse_shape(file, document, &schema_of(OperatingSystemProfile::crd()))?;
         let profile: OperatingSystemProfile = serde_json::from_value(document.value.clone())
             .with_context(|| format!("{}: not an OperatingSystemProfile", file.display()))?;
-        applied.profiles.insert(key(file, document)?, profile.spec);
+        check(&profile.spec).with_context(|| file.display().to_string())?;
+        let earlier = applied.profiles.insert(key(file, document)?, profile.spec);
+        ensure!(earlier.is_none(), twice(file));
     }
     Ok(())
+}
+
+fn twice(file: &Path) -> String {
+    format!("{}: an earlier file has the same object", file.display())
 }
 
 fn key(file: &Path, document: &Document) -> anyhow::Result<Key> {
@@ -55,7 +67,7 @@ fn key(file: &Path, document: &Document) -> anyhow::Result<Key> {
 
 /// Returns a file, or those of a folder whose names end as manifests do, and of the folders in it.
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    if !path.is_dir() {
+    if path == Path::new(STDIN) || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let cannot_read = || format!("cannot read {}", path.display());

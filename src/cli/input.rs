@@ -35,7 +35,7 @@ use crate::settings::tenant_defaults;
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// The file name that means stdin.
-const STDIN: &str = "-";
+pub(super) const STDIN: &str = "-";
 
 /// The sources of a tenant's settings.
 #[derive(Args, Clone, Debug)]

@@ -101,7 +101,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
     let (progress, count) = (Progress::new(), Count::default());
     let answers = runtime.block_on(progress.counting(&count, plan(&question, &count)))?;
     for unused in question.applied.unused() {
-        output::note(&format!("{unused} is of no tenant that was looked at"));
+        output::note(&format!("{unused} belongs to no tenant in this plan"));
     }
     let changing = answers.iter().filter(|it| it.verdict != Verdict::Unchanged);
     let changing = changing.filter_map(resource);

@@ -38,7 +38,7 @@ pub(super) enum ProfilesCommand {
     /// Say what the difference of two sets of profiles takes on running machines.
     #[command(after_help = "Examples:
   osm-0.1.0 profiles export --dir old
-  osm profiles diff old --kubernetes 1.34.1
+  osm profiles diff old
 
 Exit codes: 0 no difference, 3 differences, 1 a profile cannot be read or rendered.")]
     Diff(diff::ProfilesDiffFlags),

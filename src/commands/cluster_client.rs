@@ -33,6 +33,7 @@ use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     address::Loopback,
+    policy::RequestBudget,
     secret_text::SecretBytes,
 };
 
@@ -88,7 +89,15 @@ fn patient(transport: Transport) -> Transport {
 impl ClusterClient {
     /// Connects to the management cluster. Sends no request yet.
     pub(super) async fn management(source: &KubeconfigSource) -> anyhow::Result<Self> {
-        Self::trusted(source, ClusterKind::Management).await
+        Self::management_within(source, FLEET_REQUESTS).await
+    }
+
+    /// As [`Self::management`], with a budget of requests.
+    pub(super) async fn management_within(
+        source: &KubeconfigSource,
+        budget: RequestBudget,
+    ) -> anyhow::Result<Self> {
+        Self::trusted(source, (ClusterKind::Management, budget)).await
     }
 
     /// Connects to a worker cluster. Sends no request yet.
@@ -100,20 +109,23 @@ impl ClusterClient {
                     kubeconfig: Some(source.kubeconfig.clone()),
                     context: source.context.clone(),
                 };
-                Self::trusted(&own, ClusterKind::Worker).await
+                Self::trusted(&own, (ClusterKind::Worker, FLEET_REQUESTS)).await
             }
         };
         connected.with_context(|| format!("--worker-kubeconfig {}", source.kubeconfig.display()))
     }
 
-    async fn trusted(source: &KubeconfigSource, kind: ClusterKind) -> anyhow::Result<Self> {
+    async fn trusted(
+        source: &KubeconfigSource,
+        (kind, budget): (ClusterKind, RequestBudget),
+    ) -> anyhow::Result<Self> {
         let found =
             management::way_in(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
         let agent = transport::user_agent("command");
         let bounds = transport::Patience::of(CALL_TIMEOUT);
         let transport = patient(management::transport(&found.config, agent, bounds)?);
         Ok(Self {
-            client: client(transport, kind, Metrics::new()),
+            client: client(transport, budget, (kind, Metrics::new())),
             server: found.config.cluster_url,
             tls_server_name: found.config.tls_server_name,
             certificate_authority: found.certificate_authority,
@@ -135,7 +147,7 @@ impl ClusterClient {
         let metrics = Metrics::new();
         let transport = patient(as_the_manager_dials(&access, &rules, &metrics)?);
         Ok(Self {
-            client: client(transport, ClusterKind::Worker, metrics),
+            client: client(transport, FLEET_REQUESTS, (ClusterKind::Worker, metrics)),
             server: access.server.url().parse()?,
             tls_server_name: access.tls_server_name,
             certificate_authority: Some(access.certificate_authority),
@@ -157,7 +169,8 @@ pub(super) fn as_the_manager(
 ) -> anyhow::Result<Client> {
     let metrics = Metrics::new();
     let transport = as_the_manager_dials(access, rules, &metrics)?;
-    Ok(client(transport, ClusterKind::Worker, metrics))
+    let counted = (ClusterKind::Worker, metrics);
+    Ok(client(transport, FLEET_REQUESTS, counted))
 }
 
 fn as_the_manager_dials(
@@ -174,14 +187,8 @@ fn as_the_manager_dials(
     transport::connect(access, rules, &caller, patience).map_err(|error| anyhow!(error))
 }
 
-fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
-    let counted = (kind, metrics);
-    connect::client(ClientParts::new(
-        transport,
-        FLEET_REQUESTS,
-        CALL_TIMEOUT,
-        counted,
-    ))
+fn client(transport: Transport, budget: RequestBudget, counted: (ClusterKind, Metrics)) -> Client {
+    connect::client(ClientParts::new(transport, budget, CALL_TIMEOUT, counted))
 }
 
 /// Returns the uid of kube-system, which identifies a cluster.

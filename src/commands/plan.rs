@@ -114,9 +114,10 @@ pub enum Supposed {
 ///
 /// If registrations cannot be read. The error of a single tenant is part of the result.
 pub async fn plan(question: &Question, count: &Count) -> anyhow::Result<Vec<Answer>> {
-    let client = ClusterClient::management(&question.management)
-        .await?
-        .client;
+    // It reads as much as the manager does.
+    let budget = question.settings.management_requests;
+    let client = ClusterClient::management_within(&question.management, budget);
+    let client = client.await?.client;
     let registrations = registrations(&client, question).await?;
     count.begin(registrations.len());
     let answers = stream::iter(&registrations).map(async |registration| {

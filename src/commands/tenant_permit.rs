@@ -14,7 +14,7 @@ use serde_json::json;
 use super::cluster_client::{ClusterClient, KubeconfigSource, worker_cluster};
 use crate::api::{
     names::PERMITTED,
-    worker_cluster::{BehindEntry, MachineDeploymentEntry, WorkerCluster},
+    worker_cluster::{BehindEntry, MachineDeploymentEntry, MachineReplacement, WorkerCluster},
 };
 use crate::plan::machine_rollout::permission;
 
@@ -53,6 +53,14 @@ pub async fn permit(
         progress(format!(
             "{}: document {} {would}permitted: {}: {}",
             entry.name, behind.document, behind.class, behind.parts
+        ));
+    }
+    let machines = own.spec.rollout.and_then(|it| it.machines);
+    if machines.is_none_or(|it| it.replace == MachineReplacement::Never) {
+        progress(format!(
+            "spec.rollout.machines.replace of WorkerCluster {} is not WhenOutdated: machines are \
+             replaced only if it is in the fleet's defaults",
+            own.name_any()
         ));
     }
     Ok(())

@@ -309,7 +309,7 @@ async fn converge(
     let desired = desired(&deployment, documents);
     // What does a change take on machines that have the existing document? (client)
     let compared = (&*deployment, &found.observed);
-    let desired = compare(context, desired, compared, priority).await;
+    let desired = compare(context, desired, compared, priority).await?;
     let behind = desired.behind.clone();
     let machines = machines(&desired, &found.observed);
     // Plan the changes. (pure)

@@ -266,6 +266,22 @@ async fn a_folder_is_taken_for_applied(
     assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("/etc/text: NewMachine"), "{text}");
 
+    // The API server would refuse it.
+    "v1.0.0".clone_into(&mut profile.spec.version);
+    write("profiles/deeper/little.yml", &json!(profile));
+    let (code, text) = planned(&[]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("For updates .spec.version needs to be updated"),
+        "{text}"
+    );
+    for path in ["map.yaml", "clusters/none"] {
+        let path = folder.path().join(path);
+        let path = path.to_str().expect("our path is text");
+        let (code, text) = plan(stage, &["-f", path]).await;
+        assert_eq!(code, Some(1), "{text}");
+    }
+
     write("profiles/deeper/little.yml", &json!(after));
     let (code, text) = planned(&[]).await;
     assert_eq!(code, Some(1), "{text}");

@@ -46,7 +46,7 @@ fn the_default_profiles_can_be_listed_shown_and_exported() {
 fn two_sets_of_profiles_say_what_their_difference_takes_on_machines() {
     let folder = Folder::new();
     folder.osm("profiles export --dir old");
-    let same = folder.osm("profiles diff old --kubernetes 1.34.1");
+    let same = folder.osm("profiles diff old");
     assert_eq!(same.code, 0, "{}", same.stderr);
     fs::remove_file(folder.path("old/osp-rhel.yaml")).unwrap();
     for name in ["osp-ubuntu", "osp-debian"] {
@@ -56,7 +56,7 @@ fn two_sets_of_profiles_say_what_their_difference_takes_on_machines() {
         let old = text.replacen(setting, "net.bridge.bridge-nf-call-iptables = 0", 1);
         folder.write(&file, &old);
     }
-    let ran = folder.osm("profiles diff old --kubernetes 1.34.1");
+    let ran = folder.osm("profiles diff old");
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     let row = |name: &str| {
         let line = ran.stdout.lines().find(|line| line.starts_with(name));
@@ -72,7 +72,7 @@ fn two_sets_of_profiles_say_what_their_difference_takes_on_machines() {
     let effect = "osp-debian, osp-ubuntu\n  /etc/sysctl.d/k8s.conf: RestartUnit \
                   (systemd-sysctl.service)\n";
     assert!(ran.stdout.ends_with(effect), "{}", ran.stdout);
-    let none = folder.osm("profiles diff nowhere --kubernetes 1.34.1");
+    let none = folder.osm("profiles diff nowhere");
     assert!(none.code == 1 && none.stderr.contains("cannot read nowhere"));
 }
 

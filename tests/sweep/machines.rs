@@ -196,16 +196,15 @@ async fn with_the_lowest_limit_documents_are_those_without_one_and_no_machine_is
         Scenario::Loss,
         Scenario::Machines,
     ] {
-        let [without, with] = [
-            json!({}),
-            json!({"replace": "WhenOutdated", "maxClass": "None"}),
-        ];
-        let (without, _) = documents(scenario, &without).await;
-        let (with, told) = documents(scenario, &with).await;
+        let limit = json!({"replace": "WhenOutdated", "maxClass": "None"});
+        let (without, _) = documents(scenario, &json!({})).await;
+        let (with, told) = documents(scenario, &limit).await;
         assert!(without.len() >= 3, "{scenario:?}: {without:?}");
         assert_eq!(with, without, "{scenario:?}");
         assert_eq!(told, Vec::<String>::new(), "{scenario:?}");
     }
+    let (_, told) = documents(Scenario::Provisioning, &when_outdated(1)).await;
+    assert_eq!(told, ["workers"], "without a limit");
 }
 
 /// What a scenario comes to with these settings: the Secrets for machines, and the machine
@@ -214,6 +213,12 @@ async fn documents(scenario: Scenario, machines: &Value) -> (BTreeMap<String, Va
     let world = scenario.world();
     world.configure("berlin", &json!({"rollout": {"machines": machines}}));
     let process = world.start_settled().await;
+    change_machine_deployment(world.worker("berlin"), "workers", |found| {
+        set(found, "/metadata/generation", json!(1));
+        set(found, "/spec/replicas", json!(MACHINES));
+        set(found, "/status", status(&json!(1), MACHINES));
+    });
+    world.settle().await;
     scenario.happen(&world).await;
     tokio::time::sleep(scenario.takes()).await;
     world.settle().await;

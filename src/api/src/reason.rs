@@ -265,7 +265,7 @@ reasons! {
     MachinesCurrent: Normal, Nobody => "",
     MachinesOutdated: Pending, Nobody => "See [replacing machines](roll-out.md#replacing-machines).",
     ChangeAboveLimit: Warning, Operator =>
-        "Permit the change by `osm tenant permit`, raise `spec.rollout.machines.maxClass`, or replace the machines.",
+        "Permit the change by `osm tenant permit`, raise `maxClass` beside `replace` in `spec.rollout.machines`, or replace the machines.",
     MachinesHeldUp: Error, Tenant => "Check its machines.",
     MachineRolloutFailed: Error, Nobody =>
         "Retried. If it stays, act on the API server's answer in the message.",

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::{Context as _, bail};
@@ -18,10 +19,15 @@ use crate::cli::{
     plan::described,
     table::{Layout, Table, Text},
 };
-use crate::render::{default_profiles::default_profiles, template::CompiledProfile};
+use crate::render::{
+    default_profiles::{default_profile, default_profiles},
+    overlay::resolve,
+    template::CompiledProfile,
+};
 use crate::rules::{
     effect::{Effect, class},
     profile_effects::profile_effects,
+    sample::KUBELET_VERSION,
 };
 use crate::tenant::settings::TenantSettings;
 
@@ -34,8 +40,8 @@ pub(in crate::cli) struct ProfilesDiffFlags {
     /// The folder with the new ones. By default, those of this program.
     new: Option<PathBuf>,
 
-    /// The version of the kubelets, such as 1.34.1.
-    #[arg(long, value_name = "VERSION")]
+    /// The version of the kubelets
+    #[arg(long, value_name = "VERSION", default_value = KUBELET_VERSION)]
     kubernetes: String,
 
     #[command(flatten)]
@@ -88,10 +94,10 @@ pub(in crate::cli) fn run(flags: &ProfilesDiffFlags) -> anyhow::Result<ExitCode>
 
 fn row(
     name: &str,
-    (old, new): (&Profiles, &Profiles),
+    sides: (&Profiles, &Profiles),
     (settings, kubernetes): (&TenantSettings, &str),
 ) -> anyhow::Result<Row> {
-    let (old, new) = (old.get(name), new.get(name));
+    let (old, new) = (sides.0.get(name), sides.1.get(name));
     let version = |spec: Option<&OperatingSystemProfileSpec>| spec.map(|it| it.version.clone());
     let mut row = Row {
         name: name.to_owned(),
@@ -101,8 +107,17 @@ fn row(
         effects: Vec::new(),
     };
     if let Some((old, new)) = old.zip(new) {
-        let compiled = |spec| CompiledProfile::compile(spec).with_context(|| name.to_owned());
-        let (old, new) = (compiled(old)?, compiled(new)?);
+        let compiled = |spec, folder: &Profiles| {
+            let find = |base: &str| {
+                let of_folder = folder.get(base).cloned();
+                let base = of_folder.or_else(|| default_profile(base).map(|it| it.spec));
+                base.map(Arc::new)
+            };
+            let whole = resolve(name, spec, find)?;
+            anyhow::Ok(CompiledProfile::compile(&whole)?)
+        };
+        let old = compiled(old, sides.0).with_context(|| name.to_owned())?;
+        let new = compiled(new, sides.1).with_context(|| name.to_owned())?;
         let effects = profile_effects(&old, &new, (settings, kubernetes));
         row.effects = effects.with_context(|| name.to_owned())?;
         row.class = Some(class(&row.effects));

@@ -1,7 +1,8 @@
-//! Objects that a plan takes for applied, in place of those in the management cluster.
+//! Objects that a plan supposes to be applied, in place of those in the management cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Context as _;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 
@@ -9,6 +10,7 @@ use crate::api::{
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::{WorkerCluster, WorkerClusterSpec},
 };
+use crate::rules::profile::check_update;
 
 /// A namespace and a name.
 pub type Key = (String, String);
@@ -25,23 +27,30 @@ pub struct Applied {
 
 impl Applied {
     /// Replaces the settings of a tenant by those that are applied.
-    pub(super) fn settle(&self, own: &mut WorkerCluster) {
+    pub(super) fn settle(&self, own: WorkerCluster) -> WorkerCluster {
         let key = (own.namespace().unwrap_or_default(), own.name_any());
-        if let Some(spec) = self.worker_clusters.get(&key) {
-            own.spec = spec.clone();
-            self.use_one("WorkerCluster", &key);
-        }
+        let Some(spec) = self.worker_clusters.get(&key).cloned() else {
+            return own;
+        };
+        self.use_one("WorkerCluster", &key);
+        WorkerCluster { spec, ..own }
     }
 
     /// Replaces those profiles that are applied.
-    pub(super) fn replace(&self, profiles: &mut [OperatingSystemProfile]) {
+    ///
+    /// # Errors
+    ///
+    /// The API server would refuse one.
+    pub(super) fn replace(&self, profiles: &mut [OperatingSystemProfile]) -> anyhow::Result<()> {
         for profile in profiles {
             let key = (profile.namespace().unwrap_or_default(), profile.name_any());
             if let Some(spec) = self.profiles.get(&key) {
+                check_update(&profile.spec, spec).with_context(|| key.1.clone())?;
                 profile.spec = spec.clone();
                 self.use_one("OperatingSystemProfile", &key);
             }
         }
+        Ok(())
     }
 
     /// Returns the profiles that are applied to a namespace.
@@ -59,7 +68,7 @@ impl Applied {
         self.used.lock().insert(name);
     }
 
-    /// Returns the objects that are of no tenant in the plan.
+    /// Returns the objects that belong to no tenant in the plan.
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.lock();
         let named = |kind: &str, (namespace, name): &Key| format!("{kind} {namespace}/{name}");

@@ -1,7 +1,7 @@
 //! The profiles that a tenant's machine deployments would use: the installed ones, or those that
 //! are assumed in their place.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -28,6 +28,7 @@ use crate::controllers::{
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
 };
+use crate::rules::profile::check_update;
 use crate::tenant::{
     policy::{ProfileReach, TenantPolicy},
     settings::TenantSettings,
@@ -85,7 +86,9 @@ pub(super) async fn profiles(
         let is_at_home = |it: &OperatingSystemProfile| it.namespace().as_deref() == Some(home);
         let (mut own_profiles, mut others): (Vec<_>, Vec<_>) =
             found.objects.into_iter().partition(is_at_home);
-        question.applied.replace(&mut others);
+        if is_in_management {
+            question.applied.replace(&mut others)?;
+        }
         if covers(limit.as_ref(), home) {
             new = suppose(&mut own_profiles, question, (own, home), &store)?;
         }
@@ -139,11 +142,18 @@ fn suppose(
     }
     let given = question.profiles.iter();
     supposed.extend(given.map(|(name, spec)| (name.clone(), spec.clone())));
+    let mut applied = BTreeSet::new();
     if own.spec.home == Home::Management {
-        supposed.extend(question.applied.of(home));
+        let profiles = question.applied.of(home);
+        applied.extend(profiles.iter().map(|(name, _)| name.clone()));
+        supposed.extend(profiles);
     }
     for (name, spec) in supposed {
         if let Some(there) = found.iter_mut().find(|found| found.name_any() == name) {
+            if applied.contains(&name) {
+                check_update(&there.spec, &spec)
+                    .with_context(|| format!("OperatingSystemProfile {home}/{name}"))?;
+            }
             there.spec = spec;
             continue;
         }

@@ -112,8 +112,8 @@ impl Tenant {
         let policy = policy_of(client, question, &id).await?;
         let defaults = &settings.tenant_defaults;
         let worker_cluster = worker_cluster(client, registration).await?;
-        let mut own = registered.served_with(worker_cluster)?;
-        question.applied.settle(&mut own);
+        let worker_cluster = worker_cluster.map(|own| question.applied.settle(own));
+        let own = registered.served_with(worker_cluster)?;
         let (access, worker) = connect((client, question), &policy, (registered, &own)).await?;
         let (mut policy, mut defaults) = (TenantPolicy::clone(&policy), defaults.clone());
         let (mut home_client, mut home) = (client, namespace.as_str());

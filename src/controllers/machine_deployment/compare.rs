@@ -6,9 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::super::context::Context;
+use super::{super::context::Context, error::Error};
 use crate::api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS};
 use crate::client::permits::Priority;
+use crate::controllers::initial_sync;
 use crate::plan::{
     behind::{behind, replaced},
     desired::{Desired, stored_digest},
@@ -16,70 +17,77 @@ use crate::plan::{
     observed::{Observed, Seen},
     validate::Deployment,
 };
+use crate::render::template::CompiledProfile;
 use crate::rules::effect::{Effect, of_provisioning};
-use crate::telemetry::chain::chain;
 use crate::tenant::secret_text::SecretBytes;
 
-/// Returns the desired state with how far machines are behind then. Nothing waits for what cannot
-/// be read: it is not known.
+/// Returns the desired state with how far machines are behind then.
+///
+/// # Errors
+///
+/// A read fails, or somebody else changes the document meanwhile. Without the right to read it, it
+/// is not known what a change takes, and nothing waits for that.
 pub async fn compare(
     context: &Context,
     desired: Desired,
     (deployment, observed): (&Deployment, &Observed),
     priority: Priority,
-) -> Desired {
-    let effects = effects(context, &desired, (deployment, observed), priority).await;
+) -> Result<Desired, Error> {
+    let effects = match replaced(&desired, observed).zip(desired.documents.as_ref()) {
+        None => None,
+        Some((stored, documents)) => match read(context, &deployment.digest_key, stored).await? {
+            None => None,
+            Some(old) => {
+                let new = documents.provisioning.0.as_bytes().to_vec();
+                let sides = (old, SecretBytes::new(new));
+                effects(context, sides, &deployment.profile, priority).await
+            }
+        },
+    };
     let behind = behind(&desired, observed, effects);
-    Desired { behind, ..desired }
+    Ok(Desired { behind, ..desired })
 }
 
-/// Returns the effects of a changed document on machines that have the existing one.
+/// Reads the document that is about to be replaced; `None` without the right to.
+async fn read(
+    context: &Context,
+    key: &DigestKey,
+    stored: &Seen,
+) -> Result<Option<SecretBytes>, Error> {
+    let secrets: Api<Secret> =
+        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
+    let name = stored.metadata.name.as_deref().unwrap_or_default();
+    let what = format!("read Secret {name}");
+    let secret = match secrets.get(name).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
+        found => found.map_err(Error::call(what.clone()))?,
+    };
+    if stored_digest(key, &secret) != stored.content {
+        // The watch may not have shown it yet.
+        let verified = initial_sync::verify_secret(context, name).await;
+        verified.map_err(Error::call(what))?;
+        return Err(Error::Conflict {
+            what: format!("Secret {name}"),
+        });
+    }
+    let document = secret.data.and_then(|mut it| it.remove(CLOUD_CONFIG_KEY));
+    Ok(Some(SecretBytes::new(document.unwrap_or_default().0)))
+}
+
+/// Compares on a blocking thread, of which there is one for each permit.
 async fn effects(
     context: &Context,
-    desired: &Desired,
-    (deployment, observed): (&Deployment, &Observed),
+    (old, new): (SecretBytes, SecretBytes),
+    profile: &Arc<CompiledProfile>,
     priority: Priority,
 ) -> Option<Vec<Effect>> {
-    let key = &deployment.digest_key;
-    let stored = replaced(desired, observed)?;
-    let new = desired.documents.as_ref()?.provisioning.0.as_bytes();
-    let new = SecretBytes::new(new.to_vec());
-    let mut old = read(context, key, stored).await;
-    if old.is_err() {
-        // What is not known now is not known until the next revision.
-        old = read(context, key, stored).await;
-    }
-    let not_compared = |why: &String| {
-        tracing::info!(
-            registration = %context.engagement.registration,
-            machine_deployment = desired.provenance.made_for,
-            why,
-            "the existing document is not compared with the new one"
-        );
-    };
-    let old = old.inspect_err(not_compared).ok()?;
-    // There is a blocking thread for each permit.
     let tenant = context.engagement.tenant();
     let permits = &context.engagement.shared.permits;
     let _permit = permits.take(&tenant, priority).await;
-    let profile = Arc::clone(&deployment.profile);
+    let profile = Arc::clone(profile);
     let compare = move || {
         let declared = &profile.spec().effects;
         of_provisioning((old.expose(), new.expose()), declared)
     };
     tokio::task::spawn_blocking(compare).await.ok()
-}
-
-/// Reads the document that is about to be replaced, if it is still the one that was observed.
-async fn read(context: &Context, key: &DigestKey, stored: &Seen) -> Result<SecretBytes, String> {
-    let secrets: Api<Secret> =
-        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
-    let name = stored.metadata.name.as_deref().unwrap_or_default();
-    let secret = secrets.get(name).await;
-    let secret = secret.map_err(|error| chain(&error).to_string())?;
-    if stored_digest(key, &secret) != stored.content {
-        return Err("it has changed".to_owned());
-    }
-    let document = secret.data.and_then(|mut it| it.remove(CLOUD_CONFIG_KEY));
-    Ok(SecretBytes::new(document.unwrap_or_default().0))
 }

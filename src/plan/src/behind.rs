@@ -14,11 +14,8 @@ use osm_api::{
     change::Class,
     names::{CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM},
 };
-use osm_rules::effect::{Effect, class};
+use osm_rules::effect::{Effect, class, greatest_parts};
 
-/// The number of parts that are named, and the maximum length of each.
-const PARTS_MAX: usize = 3;
-const PART_CHARACTERS_MAX: usize = 80;
 /// Returns the provisioning Secret whose document is about to be replaced although machines of this
 /// revision may have it. If somebody else changed it, they have another one.
 pub fn replaced<'a>(desired: &Desired, observed: &'a Observed) -> Option<&'a Seen> {
@@ -60,7 +57,7 @@ pub fn behind(
     };
     let class = class(&effects);
     let (class, parts) = if is_changed && class >= before.0 {
-        (class, parts(&effects, class))
+        (class, greatest_parts(&effects))
     } else {
         before
     };
@@ -86,7 +83,12 @@ enum Before {
 /// `content` is the digest of the new document, which machines have if none is stored.
 fn before(revision: &str, observed: &Observed, (stored, content): (Option<&Seen>, &str)) -> Before {
     let recorded = |key| observed.kubelet_kubeconfig.as_ref()?.annotation(key);
-    let behind = recorded(MACHINES_BEHIND).and_then(Behind::parse);
+    let behind = recorded(MACHINES_BEHIND);
+    let is_unreadable = |text: &str| Behind::parse(text).is_none();
+    if stored.is_some() && behind.is_some_and(is_unreadable) {
+        return Before::Unknown;
+    }
+    let behind = behind.and_then(Behind::parse);
     let made_from = recorded(MACHINES_MADE_FROM).and_then(MadeFrom::parse);
     let made_from = made_from.filter(|it| it.revision == revision);
     let is_stored =
@@ -105,17 +107,4 @@ fn before(revision: &str, observed: &Observed, (stored, content): (Option<&Seen>
 fn leads_to(short: &str, stored: &Seen) -> bool {
     let written = stored.annotation(CONTENT).map(Digest::from_annotation);
     stored.content.short() == short || written.is_some_and(|it| it.short() == short)
-}
-
-/// Names the parts that take the most.
-fn parts(effects: &[Effect], class: Class) -> String {
-    let greatest = effects.iter().filter(|it| it.class == class);
-    let greatest: Vec<&str> = greatest.map(|it| it.part.as_str()).collect();
-    let shortened = greatest.iter().take(PARTS_MAX);
-    let shortened = shortened.map(|it| it.chars().take(PART_CHARACTERS_MAX).collect());
-    let first = shortened.collect::<Vec<String>>().join(", ");
-    match greatest.len().saturating_sub(PARTS_MAX) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
 }

@@ -114,6 +114,24 @@ pub fn class(effects: &[Effect]) -> Class {
     classes.max().unwrap_or(Class::None)
 }
 
+/// The number of parts that are named, and the maximum length of each.
+const PARTS_MAX: usize = 3;
+const PART_CHARACTERS_MAX: usize = 80;
+
+/// Names the parts that take the most, in at most 300 characters.
+pub fn greatest_parts(effects: &[Effect]) -> String {
+    let class = class(effects);
+    let greatest = effects.iter().filter(|it| it.class == class);
+    let greatest: Vec<&str> = greatest.map(|it| it.part.as_str()).collect();
+    let shortened = greatest.iter().take(PARTS_MAX);
+    let shortened = shortened.map(|it| it.chars().take(PART_CHARACTERS_MAX).collect());
+    let first = shortened.collect::<Vec<String>>().join(", ");
+    match greatest.len().saturating_sub(PARTS_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 /// Returns what the author of the profile says.
 fn of_declared(declared: &DeclaredEffect) -> Effect {
     let units = match declared.class {

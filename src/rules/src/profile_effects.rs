@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use osm_api::{change::Class, profile::OperatingSystemProfileSpec};
+use osm_api::profile::OperatingSystemProfileSpec;
 use osm_render::{
     Limits, RenderError, default_profiles::default_profile, overlay::resolve, render,
     template::CompiledProfile,
@@ -10,7 +10,7 @@ use osm_render::{
 use osm_tenant::settings::TenantSettings;
 
 use super::{
-    effect::{Documents, Effect, class, effects},
+    effect::{Documents, Effect, effects},
     profile::usable_providers,
     sample::{KUBELET_VERSION, Sample},
 };
@@ -65,12 +65,4 @@ pub fn sample_effects(
     };
     let about = (&TenantSettings::default(), KUBELET_VERSION);
     profile_effects(&compiled(old)?, &compiled(new)?, about).ok()
-}
-
-/// Returns the class of all effects together, and the parts that take it; `None` if there are none.
-pub fn greatest(effects: &[Effect]) -> Option<(Class, String)> {
-    let class = class(effects);
-    let parts = effects.iter().filter(|it| it.class == class);
-    let parts: Vec<&str> = parts.map(|it| it.part.as_str()).collect();
-    (!parts.is_empty()).then(|| (class, parts.join(", ")))
 }

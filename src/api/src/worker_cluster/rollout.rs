@@ -40,12 +40,12 @@ pub struct MachineRollout {
     /// The maximum number of machine deployments that replace their machines at the same time.
     #[schemars(with = "i32", range(min = 1, max = 1000))]
     pub max_concurrent: u32,
-    /// Machines are not replaced by a change that takes less than this. Absent means `Reload`: a
-    /// change without an effect replaces nothing.
+    /// Machines are not replaced by a change that takes less than this. Absent means the
+    /// fleet's default, or `Reload`: a change without an effect replaces nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_class: Option<Class>,
     /// The manager does nothing to running machines if a change takes more than this, unless it is
-    /// permitted for that change. Absent means that there is no limit.
+    /// permitted for that change. Absent means the fleet's default, or that there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_class: Option<Class>,
 }

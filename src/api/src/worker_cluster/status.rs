@@ -174,7 +174,7 @@ pub struct MachineDeploymentEntry {
 pub struct BehindEntry {
     /// The class of the changes together.
     pub class: Class,
-    /// The files and units that take the most.
+    /// The files and units of the last change that takes as much.
     #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
     pub parts: String,
     /// A digest that identifies the document that new machines get.

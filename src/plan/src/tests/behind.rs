@@ -125,6 +125,18 @@ fn what_is_not_known_takes_a_new_machine() {
 }
 
 #[test]
+fn a_record_that_cannot_be_read_is_not_one_of_nothing() {
+    let mut before = behind_by_reload();
+    let kubeconfig = before.observed.kubelet_kubeconfig.as_mut().unwrap();
+    let annotations = kubeconfig.metadata.annotations.as_mut().unwrap();
+    let record = "1 Sometimes a b of a newer release".to_owned();
+    annotations.insert(MACHINES_BEHIND.to_owned(), record);
+    let unknown = is(Class::NewMachine, "an unknown document");
+    let next = changed(&before, "third", Some(&[effect(RELOAD, "a")]));
+    assert_eq!(recorded(&next), unknown);
+}
+
+#[test]
 fn a_document_that_somebody_else_changed_is_not_compared() {
     let mut restored = behind_by_reload();
     let provisioning = restored.observed.provisioning.as_mut().unwrap();

@@ -4,11 +4,12 @@ use serde_json::Value as Json;
 
 use super::{Answer, Asked, Operation, spec};
 use crate::{
+    effect::{class, greatest_parts},
     lint,
     profile::{ProfileRefused, check, check_update},
-    profile_effects::{greatest, sample_effects},
+    profile_effects::sample_effects,
 };
-use osm_api::profile::OperatingSystemProfileSpec as Spec;
+use osm_api::{change::Class, profile::OperatingSystemProfileSpec as Spec};
 
 const FORBIDDEN: u16 = 403;
 const BAD_REQUEST: u16 = 400;
@@ -112,10 +113,12 @@ pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
 pub fn remarks_on(name: &str, (before, spec): (Option<&Spec>, &Spec)) -> Vec<String> {
     let effects = before.and_then(|before| sample_effects(name, (before, spec)));
     let mut remarks = Vec::new();
-    if let Some((class, parts)) = effects.and_then(|it| greatest(&it)) {
+    let effects = effects.unwrap_or_default();
+    let class = class(&effects);
+    if class > Class::None {
+        let parts = greatest_parts(&effects);
         remarks.push(format!(
-            "on running machines, the change would take {class}: {parts}; `osm plan` says so for \
-             each machine deployment"
+            "on running machines, the change would take {class}: {parts}; see `osm plan`"
         ));
     }
     remarks.extend(lint::remarks(name, spec));

@@ -204,7 +204,8 @@ fn a_changed_profile_is_told_what_the_change_takes_on_running_machines() {
     };
     let file = "/spec/provisioningConfig/files/0/content/inline/data";
     let remark = told(&newer(file, json!("another")));
-    let expected = "on running machines, the change would take NewMachine: /etc/hello; `osm plan`";
+    let expected =
+        "on running machines, the change would take NewMachine: /etc/hello; see `osm plan`";
     assert!(remark.starts_with(expected), "{remark}");
     let same = told(&newer("/metadata/name", json!("renamed")));
     assert!(!same.contains("running machines"), "{same}");

@@ -62,8 +62,12 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
 fn paths(config: &OperatingSystemConfigSpec) -> Vec<String> {
     let provisioning = &config.provisioning_config;
     let files = provisioning.files.iter().map(|it| it.path.clone());
-    let units = provisioning.units.iter();
-    let units = units.map(|it| format!("/etc/systemd/system/{}", it.name));
+    let units = provisioning.units.iter().flat_map(|unit| {
+        let path = format!("/etc/systemd/system/{}", unit.name);
+        let drop_ins = unit.drop_ins.iter();
+        let drop_ins = drop_ins.map(|it| format!("{path}.d/{}", it.name));
+        drop_ins.chain([path.clone()]).collect::<Vec<_>>()
+    });
     files.chain(units).collect()
 }
 
