@@ -44,7 +44,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/pages", 869),
     ("tests/readers", 5322),
     ("tests/rendering", 1130),
-    ("tests/shape", 4986),
+    ("tests/shape", 5070),
     ("tests/simulation", 2218),
     ("tests/sweep", 9271),
 ];

@@ -4,9 +4,11 @@ use kube::CustomResourceExt as _;
 use osm::{
     api::{change::Class, worker_cluster::WorkerCluster},
     render::{
-        default_profiles::default_profiles, input::RegistryCredential, template::CompiledProfile,
+        default_profiles::default_profiles, input::RegistryCredential, kubelet::SETTINGS,
+        template::CompiledProfile,
     },
     rules::effect::{Documents, class, effects},
+    settings::drop_in::CONTROLLER_FLAGS,
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde_json::{Value, json};
@@ -41,6 +43,72 @@ fn settings() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// The flags of `osm-controller` that make a setting, and the row of that.
+const FLAGS: [(&str, &str); 16] = [
+    ("ca-bundle", "hostCABundle"),
+    ("cluster-dns", "clusterDNS"),
+    (
+        "device-ownership-from-security-context",
+        "deviceOwnershipFromSecurityContext",
+    ),
+    ("external-cloud-provider", "externalCloudProvider"),
+    ("host-ca-bundle", "hostCABundle"),
+    ("initial-taints", "initialTaints"),
+    ("kubernetes-ca-bundle", "spec.kubernetesCABundle"),
+    ("node-containerd-registry-mirrors", "registryMirrors"),
+    ("node-http-proxy", "httpProxy"),
+    ("node-insecure-registries", "insecureRegistries"),
+    ("node-kubelet-feature-gates", "kubeletFeatureGates"),
+    ("node-no-proxy", "noProxy"),
+    ("node-registry-credentials-secret", "registry credentials"),
+    ("node-registry-mirrors", "registryMirrors"),
+    (
+        "override-bootstrap-kubelet-apiserver",
+        "spec.apiServerOverride",
+    ),
+    ("pause-image", "pauseImage"),
+];
+
+/// Its flags about how it works, and not about what machines get.
+const FLAGS_OF_MANAGER: [&str; 14] = [
+    "bootstrap-token-service-account-name",
+    "container-runtime",
+    "disable-default-osps",
+    "health-probe-address",
+    "kubeconfig",
+    "leader-elect",
+    "log-debug",
+    "log-format",
+    "metrics-address",
+    "namespace",
+    "worker-cluster-kubeconfig",
+    "worker-count",
+    "worker-health-probe-address",
+    "worker-metrics-address",
+];
+
+/// A value of each setting of a kubelet that an annotation can make.
+fn annotations() -> Vec<(String, String)> {
+    let value = |name: &str| match name {
+        "ContainerLogMaxFiles" | "MaxPods" => Some("50"),
+        "ContainerLogMaxSize" => Some("50Mi"),
+        "EvictionHard" => Some("memory.available<200Mi"),
+        "ImageGCHighThresholdPercent" => Some("90"),
+        "ImageGCLowThresholdPercent" => Some("70"),
+        "ImageMaximumGCAge" | "ImageMinimumGCAge" => Some("24h"),
+        "KubeReserved" | "SystemReserved" => Some("cpu=300m"),
+        _ => None,
+    };
+    let of_kubelet = SETTINGS.into_iter().map(|name| {
+        let prefix = "v1.kubelet-config.machine-controller.kubermatic.io";
+        (
+            format!("{prefix}/{name}"),
+            value(name).expect(name).to_owned(),
+        )
+    });
+    of_kubelet.collect()
+}
+
 /// Settings about how the manager works, and not about what machines get.
 const OF_MANAGER: [&str; 17] = [
     "adoption",
@@ -65,7 +133,7 @@ const OF_MANAGER: [&str; 17] = [
 type Change = fn(Subject) -> Subject;
 
 /// Everything else that a document is made from.
-fn others() -> [(&'static str, Change); 8] {
+fn others() -> [(&'static str, Change); 7] {
     [
         ("the kubelet's patch version", |it| Subject {
             kubelet_version: "1.34.2".to_owned(),
@@ -74,13 +142,6 @@ fn others() -> [(&'static str, Change); 8] {
         ("the kubelet's minor version", |it| Subject {
             kubelet_version: "1.35.0".to_owned(),
             ..it
-        }),
-        ("the annotation `…/MaxPods`", |it| {
-            let name = "v1.kubelet-config.machine-controller.kubermatic.io/MaxPods";
-            Subject {
-                annotations: [(name.to_owned(), "50".to_owned())].into(),
-                ..it
-            }
         }),
         ("an SSH key", |mut it| {
             let keys = json!(["ssh-ed25519 AAAA ops@example"]);
@@ -174,6 +235,13 @@ fn row(name: &str, change: impl Fn(Subject) -> Subject) -> String {
     format!("| {name} | {} |\n", cells.collect::<Vec<_>>().join(", "))
 }
 
+/// The flags that make a setting, in the row of that.
+fn flags_of(setting: &str) -> String {
+    let flags = FLAGS.iter().filter(|(_, of)| *of == setting);
+    let flags = flags.map(|(flag, _)| format!(", `-{flag}`"));
+    flags.collect::<Vec<_>>().concat()
+}
+
 #[test]
 fn the_page_has_what_each_setting_takes() {
     let (settings, rest) = (settings(), others());
@@ -187,14 +255,34 @@ fn the_page_has_what_each_setting_takes() {
             || OF_MANAGER.contains(&field.as_str());
         assert!(is_known, "{field} has no row");
     }
+    let flags = CONTROLLER_FLAGS.iter().map(|it| it.name);
+    for flag in flags.filter(|flag| !FLAGS_OF_MANAGER.contains(flag)) {
+        let of = FLAGS.iter().find(|(name, _)| *name == flag);
+        let (_, of) = of.expect(flag);
+        let is_known = settings.iter().any(|(name, _)| name == of)
+            || rest.iter().any(|(name, _)| name.contains(of));
+        assert!(is_known, "there is no row {of}");
+    }
     let mut rows = Vec::new();
     for (name, value) in settings {
         let settings = with((name, value));
-        rows.push(row(&format!("`spec.{name}`"), |it| Subject {
+        let called = format!("`spec.{name}`{}", flags_of(name));
+        rows.push(row(&called, |it| Subject {
             settings: settings.clone(),
             ..it
         }));
     }
-    rows.extend(rest.into_iter().map(|(name, change)| row(name, change)));
+    for (key, value) in annotations() {
+        let (_, name) = key.split_once('/').expect("it has a prefix");
+        rows.push(row(&format!("the annotation `…/{name}`"), |it| Subject {
+            annotations: [(key.clone(), value.clone())].into(),
+            ..it
+        }));
+    }
+    for (name, change) in rest {
+        let of = FLAGS.iter().find(|(_, of)| name.contains(of));
+        let called = of.map_or_else(String::new, |(_, of)| flags_of(of));
+        rows.push(row(&format!("{name}{called}"), change));
+    }
     check_table("effects.md", &rows);
 }
