@@ -81,3 +81,30 @@ impl Applied {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_belongs_to_no_tenant_is_named_until_one_uses_it() {
+        let spec = WorkerClusterSpec {
+            paused: true,
+            ..WorkerClusterSpec::default()
+        };
+        let key = ("berlin".to_owned(), "own".to_owned());
+        let applied = Applied {
+            worker_clusters: [(key, spec)].into(),
+            ..Applied::default()
+        };
+        let settled = |namespace: &str| {
+            let mut own = WorkerCluster::new("own", WorkerClusterSpec::default());
+            own.metadata.namespace = Some(namespace.to_owned());
+            applied.settle(own).spec.paused
+        };
+        assert!(!settled("lisbon"), "it is another one's");
+        assert_eq!(applied.unused(), ["WorkerCluster berlin/own"]);
+        assert!(settled("berlin"));
+        assert_eq!(applied.unused(), [""; 0]);
+    }
+}

@@ -83,17 +83,16 @@ enum Before {
 /// `content` is the digest of the new document, which machines have if none is stored.
 fn before(revision: &str, observed: &Observed, (stored, content): (Option<&Seen>, &str)) -> Before {
     let recorded = |key| observed.kubelet_kubeconfig.as_ref()?.annotation(key);
-    let behind = recorded(MACHINES_BEHIND);
-    let is_unreadable = |text: &str| Behind::parse(text).is_none();
-    if stored.is_some() && behind.is_some_and(is_unreadable) {
+    let behind = recorded(MACHINES_BEHIND).map(Behind::parse);
+    if stored.is_some() && behind == Some(None) {
         return Before::Unknown;
     }
-    let behind = behind.and_then(Behind::parse);
     let made_from = recorded(MACHINES_MADE_FROM).and_then(MadeFrom::parse);
     let made_from = made_from.filter(|it| it.revision == revision);
     let is_stored =
         |digest: &str| stored.map_or(digest == content, |stored| leads_to(digest, stored));
-    match (behind.filter(|it| it.revision == revision), made_from) {
+    let behind = behind.flatten().filter(|it| it.revision == revision);
+    match (behind, made_from) {
         (Some(known), _) if is_stored(&known.to) || is_stored(&known.over) => Before::Known(known),
         (Some(_), _) => Before::Unknown,
         // An older release recorded that the machines are outdated, and not by what.
