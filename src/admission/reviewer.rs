@@ -32,8 +32,9 @@ use crate::api::weight;
 use crate::port::Source;
 use crate::render_worker::Pool;
 use crate::rules::admission::{
-    Answer, Asked, remarks_on_machine_deployment, remarks_on_profile, review_config,
-    review_machine_deployment, review_profile, written_profile,
+    Answer, Asked, remarks_on_machine_deployment, remarks_on_profile, remarks_on_worker_cluster,
+    review_config, review_machine_deployment, review_profile, review_worker_cluster,
+    written_profile,
 };
 use crate::telemetry::{
     metrics::{Metrics, Verdict, Webhook},
@@ -69,8 +70,8 @@ enum Samples {
     InWorkers(Arc<Pool>),
 }
 
-/// The webhooks, with the paths that configurations of others name already.
-const WEBHOOKS: [(&str, Webhook, Evaluate); 3] = [
+/// The webhooks. Configurations of others name the first three paths already.
+const WEBHOOKS: [(&str, Webhook, Evaluate); 4] = [
     (
         "/mutate-v1alpha1-machinedeployment",
         Webhook::MachineDeployment,
@@ -78,6 +79,11 @@ const WEBHOOKS: [(&str, Webhook, Evaluate); 3] = [
     ),
     ("/operatingsystemprofile", Webhook::Profile, review_profile),
     ("/operatingsystemconfig", Webhook::Config, review_config),
+    (
+        "/workercluster",
+        Webhook::WorkerCluster,
+        review_worker_cluster,
+    ),
 ];
 
 /// Answers reviews; a clone shares its bounds.
@@ -262,6 +268,7 @@ impl Reviewer {
             (Webhook::MachineDeployment, Verdict::Allowed | Verdict::Patched) => {
                 remarks_on_machine_deployment(&held.review.asked())
             }
+            (Webhook::WorkerCluster, _) => self.effects(&held).await,
             _ => Vec::new(),
         };
         Ok((verdict, held.review.answered(&answer, remarks).to_string()))
@@ -287,6 +294,21 @@ impl Reviewer {
         };
         let found = timeout(REMARKS_TIMEOUT, found).await;
         found.ok().flatten().unwrap_or_else(not_test_rendered)
+    }
+
+    /// Returns what changed settings take, if that is found in time. The default profiles are ours:
+    /// no worker is needed.
+    async fn effects(&self, held: &Arc<Held>) -> Vec<String> {
+        let late = || vec!["see `osm plan -f` for what this takes on machines".to_owned()];
+        let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
+            return late();
+        };
+        let held = Arc::clone(held);
+        let find = on_a_thread(permit, move || {
+            remarks_on_worker_cluster(&held.review.asked())
+        });
+        let found = timeout(REMARKS_TIMEOUT, find).await;
+        found.ok().and_then(Result::ok).unwrap_or_else(late)
     }
 }
 

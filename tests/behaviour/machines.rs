@@ -119,14 +119,12 @@ pub async fn a_change_above_the_limit_replaces_no_machines_until_it_is_permitted
             .await;
         let entry = tenant.entry("kube-system/a", ("Served", "Current")).await;
         let behind = entry.behind.expect("it is behind");
-        assert_eq!(
-            (behind.class, &*behind.parts),
-            (Class::NewMachine, "/etc/text")
-        );
+        let parts = format!("profile {version} changes /etc/text");
+        assert_eq!((behind.class, &behind.parts), (Class::NewMachine, &parts));
         let said = message(&own, "MachinesCurrent");
         let told = format!(
-            "takes more than maxClass permits: kube-system/a (NewMachine: /etc/text; machines: up to 1; \
-             document {})",
+            "takes more than maxClass permits: kube-system/a (NewMachine: {parts}; machines: up to \
+             1; document {})",
             behind.document
         );
         assert_eq!(said, told);

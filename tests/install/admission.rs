@@ -60,6 +60,7 @@ async fn a_real_api_server_asks_the_webhooks_and_does_what_they_say() {
     profiles(&cluster).await;
     configs(&cluster).await;
     machine_deployments(&cluster).await;
+    worker_clusters(&cluster).await;
 
     cancel.cancel();
     let ended = tasks.join_next().await.expect("it runs");
@@ -133,6 +134,22 @@ async fn configs(cluster: &Cluster) {
     let refused = cluster.apply(&changed).await.expect_err("it never changes");
     let expected = "OperatingSystemConfig is immutable and updates are not allowed";
     assert!(refused.contains(expected), "{refused}");
+}
+
+async fn worker_clusters(cluster: &Cluster) {
+    let plain = json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+        "metadata": {"name": "a", "namespace": NAMESPACE},
+        "spec": {"kubeconfigSecretRef": {"name": "a"}},
+    });
+    assert_eq!(cluster.apply(&plain).await, Ok(String::new()));
+    let paused = with(plain, "/spec/paused", json!(true));
+    assert_eq!(cluster.apply(&paused).await, Ok(String::new()));
+    let mirrors = json!({"docker.io": ["https://mirror.example"]});
+    let mirrored = with(paused, "/spec/registryMirrors", mirrors);
+    let warned = cluster.apply(&mirrored).await.expect("it is a warning");
+    let expected = "Warning: on running machines, spec.registryMirrors would take Reload: ";
+    assert!(warned.contains(expected), "{warned}");
 }
 
 async fn machine_deployments(cluster: &Cluster) {

@@ -8,11 +8,15 @@ use super::{
     desired::{Desired, provisioning_digest, stored_for},
     digest::Digest,
     observed::{Observed, Seen},
+    provenance::Provenance,
     records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
 };
 use osm_api::{
     change::Class,
-    names::{CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM},
+    names::{
+        CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
+        MADE_FOR_PROFILE_VERSION,
+    },
 };
 use osm_rules::effect::{Effect, class, greatest_parts};
 
@@ -57,7 +61,8 @@ pub fn behind(
     };
     let class = class(&effects);
     let (class, parts) = if is_changed && class >= before.0 {
-        (class, greatest_parts(&effects))
+        let cause = cause(&desired.provenance, stored);
+        (class, format!("{cause} {}", greatest_parts(&effects)))
     } else {
         before
     };
@@ -68,6 +73,19 @@ pub fn behind(
         to: content.to_owned(),
         parts,
     })
+}
+
+/// Returns what asks for the new document, as far as the annotations of the existing one tell.
+fn cause(provenance: &Provenance, stored: Option<&Seen>) -> String {
+    let was = |key| stored.and_then(|it| it.annotation(key));
+    let version = &provenance.profile_version;
+    if was(MADE_FOR_PROFILE_VERSION) != Some(version) {
+        format!("profile {version} changes")
+    } else if was(MADE_FOR_ANNOTATIONS) != Some(&provenance.annotations_hash) {
+        "annotations change".to_owned()
+    } else {
+        "settings change".to_owned()
+    }
 }
 
 /// How far machines may be behind the existing document.

@@ -58,7 +58,8 @@ pub struct Behind {
     pub over: String,
     /// The shortened digest of the document that new machines get.
     pub to: String,
-    /// The files and units that take the most; empty if nothing differs.
+    /// What asked for the change that takes the most, and its files and units; empty if nothing
+    /// differs.
     pub parts: String,
 }
 

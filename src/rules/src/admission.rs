@@ -8,9 +8,13 @@
 mod config;
 mod machine_deployment;
 mod profile;
+mod worker_cluster;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
+
+use crate::effect::{Effect, class, greatest_parts};
+use osm_api::change::Class;
 
 pub use self::{
     config::review as review_config,
@@ -21,6 +25,7 @@ pub use self::{
         Written, remarks as remarks_on_profile, remarks_on, review as review_profile,
         written as written_profile,
     },
+    worker_cluster::{remarks as remarks_on_worker_cluster, review as review_worker_cluster},
 };
 
 /// The operation of a write.
@@ -105,6 +110,15 @@ impl Answer {
 /// The spec of an object.
 fn spec<T: DeserializeOwned>(object: &Json) -> Result<T, serde_json::Error> {
     T::deserialize(object.get("spec").unwrap_or(&Json::Null))
+}
+
+/// Returns what `change` would take on running machines; `None` if nothing.
+fn effect_remark(change: &str, effects: &[Effect]) -> Option<String> {
+    let class = class(effects);
+    (class > Class::None).then(|| {
+        let parts = greatest_parts(effects);
+        format!("on running machines, {change} would take {class}: {parts}; see `osm plan`")
+    })
 }
 
 #[cfg(test)]

@@ -376,6 +376,8 @@ label! {
         Profile = "profile",
         /// Keeps configs as they are.
         Config = "config",
+        /// Tells what a changed setting takes.
+        WorkerCluster = "worker_cluster",
     }
 }
 

@@ -68,6 +68,7 @@ pub fn review(data: &[u8]) {
         "/mutate-v1alpha1-machinedeployment",
         "/operatingsystemprofile",
         "/operatingsystemconfig",
+        "/workercluster",
     ] {
         ordinary().block_on(async {
             let router = Reviewer::new(Metrics::new()).router();

@@ -21,10 +21,11 @@ const LOOK: Duration = Duration::from_millis(100);
 /// answer.
 const CONFIGURATIONS: &str =
     include_str!("../../../manifests/kustomize/components/webhook/configurations.yaml");
-const PATHS: [&str; 3] = [
+const PATHS: [&str; 4] = [
     "/mutate-v1alpha1-machinedeployment",
     "/operatingsystemprofile",
     "/operatingsystemconfig",
+    "/workercluster",
 ];
 
 pub struct Cluster {

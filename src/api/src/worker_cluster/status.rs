@@ -174,7 +174,8 @@ pub struct MachineDeploymentEntry {
 pub struct BehindEntry {
     /// The class of the changes together.
     pub class: Class,
-    /// The files and units of the last change that takes as much.
+    /// What asked for the last change that takes as much (a version of the
+    /// profile, annotations or settings), and its files and units.
     #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
     pub parts: String,
     /// A digest that identifies the document that new machines get.

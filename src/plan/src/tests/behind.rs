@@ -8,7 +8,10 @@ use crate::{
 };
 use osm_api::{
     change::Class,
-    names::{CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, REVISION},
+    names::{
+        CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
+        MADE_FOR_PROFILE_VERSION, REVISION,
+    },
     worker_cluster::MachineReplacement,
 };
 use osm_rules::effect::Effect;
@@ -56,8 +59,9 @@ fn recorded(found: &Found) -> (Class, String) {
     (class, parts)
 }
 
+/// A class that changed settings take.
 fn is(class: Class, parts: &str) -> (Class, String) {
-    (class, parts.to_owned())
+    (class, format!("settings change {parts}"))
 }
 
 #[test]
@@ -86,6 +90,22 @@ fn the_greatest_of_all_changes_counts_until_the_revision_is_another() {
     assert_eq!(wanted(&raised).behind, None);
 }
 
+#[test]
+fn a_change_names_what_asked_for_it() {
+    let first = a_served_found();
+    for (key, expected) in [
+        (MADE_FOR_PROFILE_VERSION, "profile v1.0.0 changes a"),
+        (MADE_FOR_ANNOTATIONS, "annotations change a"),
+    ] {
+        let mut found = first.clone();
+        let provisioning = found.observed.provisioning.as_mut().unwrap();
+        let annotations = provisioning.metadata.annotations.as_mut().unwrap();
+        annotations.insert(key.to_owned(), "another".to_owned());
+        let found = changed(&found, "second", Some(&[effect(RELOAD, "a")]));
+        assert_eq!(recorded(&found), (RELOAD, expected.to_owned()));
+    }
+}
+
 const RELOAD: Class = Class::Reload;
 const UNKNOWN: &str = "a document that cannot be read";
 
@@ -108,7 +128,7 @@ fn what_is_not_known_takes_a_new_machine() {
     annotations.insert(CONTENT.to_owned(), digest.as_str().to_owned());
     provisioning.content = digest;
     let other = changed(&other, "third", Some(&[effect(RELOAD, "a")]));
-    let unknown = is(Class::NewMachine, "an unknown document");
+    let unknown = (Class::NewMachine, "an unknown document".to_owned());
     assert_eq!(recorded(&other), unknown);
 
     let mut deleted = before;
@@ -131,7 +151,7 @@ fn a_record_that_cannot_be_read_is_not_one_of_nothing() {
     let annotations = kubeconfig.metadata.annotations.as_mut().unwrap();
     let record = "1 Sometimes a b of a newer release".to_owned();
     annotations.insert(MACHINES_BEHIND.to_owned(), record);
-    let unknown = is(Class::NewMachine, "an unknown document");
+    let unknown = (Class::NewMachine, "an unknown document".to_owned());
     let next = changed(&before, "third", Some(&[effect(RELOAD, "a")]));
     assert_eq!(recorded(&next), unknown);
 }
@@ -188,7 +208,7 @@ fn machines_that_an_older_release_called_outdated_have_a_document_that_is_not_kn
     let mut record = MadeFrom::parse(made_from).unwrap();
     "0123456789abcdef".clone_into(&mut record.content);
     *made_from = record.to_string();
-    let unknown = is(Class::NewMachine, "an unknown document");
+    let unknown = (Class::NewMachine, "an unknown document".to_owned());
     let known = changed(&outdated, "text", None);
     assert_eq!(recorded(&known), unknown, "so that it can be permitted");
     let reload = [effect(RELOAD, "a")];

@@ -2,14 +2,13 @@
 
 use serde_json::Value as Json;
 
-use super::{Answer, Asked, Operation, spec};
+use super::{Answer, Asked, Operation, effect_remark, spec};
 use crate::{
-    effect::{class, greatest_parts},
     lint,
     profile::{ProfileRefused, check, check_update},
     profile_effects::sample_effects,
 };
-use osm_api::{change::Class, profile::OperatingSystemProfileSpec as Spec};
+use osm_api::profile::OperatingSystemProfileSpec as Spec;
 
 const FORBIDDEN: u16 = 403;
 const BAD_REQUEST: u16 = 400;
@@ -112,17 +111,11 @@ pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
 /// takes on running machines comes first.
 pub fn remarks_on(name: &str, (before, spec): (Option<&Spec>, &Spec)) -> Vec<String> {
     let effects = before.and_then(|before| sample_effects(name, (before, spec)));
-    let mut remarks = Vec::new();
-    let effects = effects.unwrap_or_default();
-    let class = class(&effects);
-    if class > Class::None {
-        let parts = greatest_parts(&effects);
-        remarks.push(format!(
-            "on running machines, the change would take {class}: {parts}; see `osm plan`"
-        ));
-    }
-    remarks.extend(lint::remarks(name, spec));
-    remarks
+    let effect = effect_remark("the change", &effects.unwrap_or_default());
+    effect
+        .into_iter()
+        .chain(lint::remarks(name, spec))
+        .collect()
 }
 
 /// A profile that is created or changed.

@@ -406,3 +406,54 @@ fn annotations_of_machine_deployments_are_remarked_on_where_they_change() {
         );
     }
 }
+
+#[test]
+fn a_changed_setting_is_told_with_what_it_takes() {
+    let plain = json!({"spec": {"kubeconfigSecretRef": {"name": "a"}}});
+    let set = |name: &str, value: Value| with(plain.clone(), &format!("/spec/{name}"), value);
+    let mirrored = set(
+        "registryMirrors",
+        json!({"docker.io": ["https://mirror.example"]}),
+    );
+    let deleting = with(
+        with(mirrored.clone(), "/metadata", json!({})),
+        "/metadata/deletionTimestamp",
+        json!("2026-01-01T00:00:00Z"),
+    );
+    let moved = set("apiServerOverride", json!("https://b.example:6443"));
+    let invalid = set("clusterDNS", json!(["dns"]));
+    for (old, new, expected) in [
+        (
+            &plain,
+            &mirrored,
+            "on running machines, spec.registryMirrors would take Reload: \
+             /etc/containerd/certs.d/docker.io/hosts.toml; see `osm plan`",
+        ),
+        (
+            &mirrored,
+            &moved,
+            "on running machines, spec.apiServerOverride, spec.registryMirrors would take \
+             NewMachine: the API server's address; see `osm plan`",
+        ),
+        (&plain, &set("paused", json!(true)), ""),
+        (&mirrored, &mirrored, ""),
+        (&plain, &deleting, ""),
+        (&Value::Null, &mirrored, ""),
+        (
+            &plain,
+            &invalid,
+            "spec.clusterDNS: `dns` is not an IP address",
+        ),
+        (
+            &Value::Null,
+            &invalid,
+            "spec.clusterDNS: `dns` is not an IP address",
+        ),
+        // What was not accepted was not in effect.
+        (&invalid, &mirrored, ""),
+    ] {
+        let asked = asked(Operation::Update, new, old);
+        assert_eq!(review_worker_cluster(&asked), Answer::allowed(None));
+        assert_eq!(remarks_on_worker_cluster(&asked).join("\n"), expected);
+    }
+}
