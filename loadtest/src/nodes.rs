@@ -10,6 +10,7 @@ mod rollout;
 mod settings;
 mod site;
 mod trial;
+mod updates;
 
 use std::path::PathBuf;
 
@@ -56,6 +57,8 @@ pub enum Case {
     Rollout,
     /// Changes of each class: what the class names is restarted, and nothing else.
     Changes,
+    /// A machine that follows its document: reports what differs, and takes what needs no restart.
+    Updates,
     /// The edge script, run by hand on a machine of no provider.
     Edge,
 }
@@ -145,6 +148,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::Replaced => Box::pin(faults::replaced(params)).await,
         Case::Rollout => Box::pin(rollout::run(params)).await,
         Case::Changes => Box::pin(changes::run(params)).await,
+        Case::Updates => Box::pin(updates::run(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use self::progress::{CertificateRequest, Documents, Known, Machine, Node, Observations};
 use super::cluster_client::{ClusterClient, WorkerKubeconfigSource};
 use crate::api::names::{
-    CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
+    CLOUD_INIT_SETTINGS, DOCUMENT_APPLIED, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
 };
 use crate::client::pages;
 use crate::telemetry::chain::chain;
@@ -302,15 +302,18 @@ async fn node(client: &Client, name: &str) -> Known<Option<Node>> {
     let created = created(&object.metadata);
     let status = object.status.unwrap_or_default();
     let info = status.node_info.unwrap_or_default();
-    let ready = status.conditions.unwrap_or_default();
-    let ready = ready.into_iter().find(|it| it.type_ == "Ready");
+    let conditions = status.conditions.unwrap_or_default();
+    let condition = |name: &str| {
+        let found = conditions.iter().find(|it| it.type_ == name)?;
+        let message = found.message.clone().unwrap_or_default();
+        let since = found.last_transition_time.as_ref().map(at);
+        Some((found.status.clone(), since, message))
+    };
     Known::Is(Some(Node {
         created,
         system: format!("{}, kubelet {}", info.os_image, info.kubelet_version),
-        ready: ready.map(|it| {
-            let message = it.message.unwrap_or_default();
-            (it.status, it.last_transition_time.as_ref().map(at), message)
-        }),
+        ready: condition("Ready"),
+        applied: condition(DOCUMENT_APPLIED),
     }))
 }
 

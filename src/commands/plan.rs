@@ -40,7 +40,7 @@ use crate::controllers::{
     machine_deployment_index::MachineDeploymentIndex, profile_store::ProfileStore,
 };
 use crate::plan::{
-    behind::{behind, replaced},
+    behind::{behind, left_to_others, replaced},
     bootstrap::Randomness,
     changes::{Change, changes},
     desired::{Desired, awaited_revision, desired, is_current},
@@ -248,6 +248,7 @@ impl Tenant {
         };
         let mut desired = desired(&deployment, documents);
         let effects = self.effects((&deployment, &desired), &found.observed);
+        let effects = effects.map(|effects| left_to_others(&deployment, effects));
         desired.behind = behind(&desired, &found.observed, effects);
         answer.behind = desired.behind.as_ref().and_then(Behind::entry);
         let machines = machines(&desired, &found.observed);

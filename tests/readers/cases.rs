@@ -13,6 +13,7 @@ use osm::{
         profile::{
             IgnitionVersion, OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec,
         },
+        worker_cluster::MachineUpdates,
     },
     render::{UserData, default_profiles::default_profiles, template::CompiledProfile},
 };
@@ -258,6 +259,9 @@ const VARIED: &[(&str, Change)] = &[
     }),
     ("ipv6", |machine| {
         machine.network = json!({ "ipFamily": "IPv6" });
+    }),
+    ("following", |machine| {
+        machine.settings.machine_updates = MachineUpdates::Reload;
     }),
     // Every place that a machine fetches from.
     ("mirrored", |machine| {

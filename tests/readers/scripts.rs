@@ -13,6 +13,7 @@ mod flatcar;
 mod node_address;
 mod services;
 mod setup;
+mod updates;
 
 /// The scripts of all cases, each once.
 fn distinct_scripts() -> Vec<(String, String)> {

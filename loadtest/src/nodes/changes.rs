@@ -20,7 +20,7 @@ use super::{Params, Seen};
 use crate::machine::{Image, JOIN_TIMEOUT, SETTINGS};
 
 const TENANT: &str = "tenant-virtual";
-const REGISTRY: &str = "10.0.2.2:8444";
+pub(super) const REGISTRY: &str = "10.0.2.2:8444";
 const CREDENTIALS: &str = "
 apiVersion: v1
 kind: Secret
@@ -85,9 +85,9 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
 }
 
 /// An object of the tenant in the management cluster, and a merge patch.
-type Change = (&'static str, &'static str, Value);
+pub(super) type Change = (&'static str, &'static str, Value);
 
-fn of_settings(spec: &Value) -> Change {
+pub(super) fn of_settings(spec: &Value) -> Change {
     ("WorkerCluster", "virtual", json!({ "spec": spec }))
 }
 
@@ -113,7 +113,7 @@ async fn objects(trial: &Trial, kind: &str) -> anyhow::Result<Api<DynamicObject>
     Ok(Api::namespaced_with(client, TENANT, &resource))
 }
 
-async fn patch(trial: &Trial, (kind, name, patch): Change) -> anyhow::Result<()> {
+pub(super) async fn patch(trial: &Trial, (kind, name, patch): Change) -> anyhow::Result<()> {
     let api = objects(trial, kind).await?;
     let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
     let patched = api.patch(name, &params, &patch).await;
@@ -259,7 +259,7 @@ async fn event_burst(trial: &Trial) -> anyhow::Result<i64> {
 const POD: &str = "stays";
 
 /// Creates a pod that does nothing until it is deleted.
-async fn create_pod(trial: &Trial) -> anyhow::Result<()> {
+pub(super) async fn create_pod(trial: &Trial) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(trial.site.worker().await?, "default");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": POD },
@@ -288,7 +288,9 @@ fn container(pod: &Pod) -> Option<(String, i32)> {
 }
 
 /// What no change may touch: the boot, the node, and the container that was there.
-async fn state(trial: &Trial) -> anyhow::Result<(Option<String>, Option<String>, (String, i32))> {
+pub(super) async fn state(
+    trial: &Trial,
+) -> anyhow::Result<(Option<String>, Option<String>, (String, i32))> {
     let node = trial.node().await?;
     let pods: Api<Pod> = Api::namespaced(trial.site.worker().await?, "default");
     let pod = pods.get(POD).await.context("reading the pod")?;

@@ -85,6 +85,13 @@ pub const PINNED: &str = "operatingsystemmanager.k8c.io/pinned";
 /// Annotation of a machine deployment: fields of its kubelets' configuration, as a JSON object.
 pub const KUBELET_CONFIGURATION: &str = "operatingsystemmanager.k8c.io/kubelet-configuration";
 
+/// Annotation of a machine deployment: what its machines do by themselves when they or their
+/// document change, whatever the tenant's setting.
+pub const MACHINE_UPDATES: &str = "operatingsystemmanager.k8c.io/machine-updates";
+
+/// Condition of a Node whose machine reports: True if the machine is as its document says.
+pub const DOCUMENT_APPLIED: &str = "DocumentApplied";
+
 /// Annotation that is never stored. It marks what was read of an object that is too large, and
 /// contains the object's weight in bytes.
 pub const TOO_LARGE: &str = "operatingsystemmanager.k8c.io/too-large";

@@ -236,6 +236,11 @@ pub struct WorkerClusterSpec {
     /// The token with which machines fetch their documents. Absent means `Shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_credentials: Option<NodeCredentials>,
+    /// What machines do by themselves when they or their document change. The annotation
+    /// `operatingsystemmanager.k8c.io/machine-updates` of a machine deployment overrides this.
+    /// Absent means `Disabled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_updates: Option<MachineUpdates>,
     /// How secrets appear in a stored config. Absent means `Markers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_config: Option<StoredConfig>,
@@ -339,6 +344,20 @@ pub enum Adoption {
     Profiles,
     /// Copies no profile. Machine deployments use the profiles of the tenant's namespace.
     Nothing,
+}
+
+/// What machines do by themselves when they or their document change. It is in their document, so
+/// machines that are created from now on do it.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum MachineUpdates {
+    /// Nothing.
+    #[default]
+    Disabled,
+    /// They report to their nodes how they differ from the document that they were created from.
+    Report,
+    /// In addition, they look at the document that new machines get, put the files into place that
+    /// are read again without a restart, and report what only a new machine has of it.
+    Reload,
 }
 
 /// How secrets appear in a stored config.

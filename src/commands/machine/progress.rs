@@ -57,6 +57,8 @@ pub(super) struct Node {
     pub(super) system: String,
     /// The condition `Ready`: its status, its last transition, and its message.
     pub(super) ready: Option<(String, Option<String>, String)>,
+    /// The condition `DocumentApplied`, likewise, if the machine reports.
+    pub(super) applied: Option<(String, Option<String>, String)>,
 }
 
 /// Everything that is known about a machine.
@@ -171,6 +173,7 @@ pub(super) fn progress(observed: &Observations) -> Progress {
         .or_else(|| first(State::Unknown));
     let next = step.and_then(|it| it.next.clone());
     let ready = steps.last().is_some_and(|it| it.state == State::Done);
+    steps.extend(applied(observed));
     Progress {
         machine: observed.name.clone(),
         next: next.filter(|_| !ready),
@@ -186,6 +189,7 @@ const CLIENT: &str = "client certificate";
 const NODE: &str = "node";
 const SERVING: &str = "serving certificate";
 const READY: &str = "Ready";
+const APPLIED: &str = "document applied";
 
 fn unknown(step: &'static str, why: &str) -> Step {
     Step::new(step, State::Unknown, why).look_at(format!("{step} is unknown: {why}"))
@@ -372,6 +376,21 @@ fn ready(observed: &Observations) -> Step {
                 .look_at("the kubelet has not reported yet: on the machine, journalctl -u kubelet"),
         },
     }
+}
+
+/// Returns how the machine differs from its document, if it reports that.
+fn applied(observed: &Observations) -> Option<Step> {
+    let Known::Is(Some(node)) = &observed.node else {
+        return None;
+    };
+    let (status, at, message) = node.applied.as_ref()?;
+    let state = match status.as_str() {
+        "True" => State::Done,
+        "False" => State::Failed,
+        _ => State::Unknown,
+    };
+    let status = since(status, at.as_ref());
+    Some(Step::new(APPLIED, state, format!("{status}: {message}")))
 }
 
 fn last(requests: &Known<Vec<CertificateRequest>>) -> Option<&CertificateRequest> {

@@ -11,7 +11,7 @@ use crate::api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS};
 use crate::client::permits::Priority;
 use crate::controllers::initial_sync;
 use crate::plan::{
-    behind::{behind, replaced},
+    behind::{behind, left_to_others, replaced},
     desired::{Desired, stored_digest},
     digest::DigestKey,
     observed::{Observed, Seen},
@@ -44,6 +44,7 @@ pub async fn compare(
             }
         },
     };
+    let effects = effects.map(|effects| left_to_others(deployment, effects));
     let behind = behind(&desired, observed, effects);
     Ok(Desired { behind, ..desired })
 }

@@ -4,12 +4,15 @@
 //! It is written before the document is, so that a crash in between loses nothing. A document that
 //! came there in another way, such as by an older release, may differ by anything.
 
+use kube_core::ResourceExt as _;
+
 use super::{
     desired::{Desired, provisioning_digest, stored_for},
     digest::Digest,
     observed::{Observed, Seen},
     provenance::Provenance,
     records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
+    validate::Deployment,
 };
 use osm_api::{
     change::Class,
@@ -17,7 +20,9 @@ use osm_api::{
         CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
         MADE_FOR_PROFILE_VERSION,
     },
+    worker_cluster::MachineUpdates,
 };
+use osm_render::machine_updates::{self, is_taken};
 use osm_rules::effect::{Effect, class, greatest_parts};
 
 /// Returns the provisioning Secret whose document is about to be replaced although machines of this
@@ -27,6 +32,19 @@ pub fn replaced<'a>(desired: &Desired, observed: &'a Observed) -> Option<&'a See
     let content = provisioning_digest(desired, observed)?.short();
     let is_replaced = desired.compares_machines && !leads_to(content, stored);
     (is_replaced && (stored.is_intact() || !stored.is_ours())).then_some(stored)
+}
+
+/// Returns the effects without those of files that machines put into place by themselves: machines
+/// from before they were to do so are behind by more than that.
+pub fn left_to_others(deployment: &Deployment, effects: Vec<Effect>) -> Vec<Effect> {
+    let annotations = deployment.machine_deployment.annotations();
+    let wanted = machine_updates::wanted(annotations, &deployment.settings);
+    let declared = &deployment.profile.spec().effects;
+    let is_taken = |it: &Effect| it.class <= Class::Reload && is_taken(&it.part, declared);
+    match wanted {
+        Ok(MachineUpdates::Reload) => effects.into_iter().filter(|it| !is_taken(it)).collect(),
+        _ => effects,
+    }
 }
 
 /// Returns how far machines may be behind once the changes are written. `effects` are those of the
@@ -60,7 +78,7 @@ pub fn behind(
         Vec::new()
     };
     let class = class(&effects);
-    let (class, parts) = if is_changed && class >= before.0 {
+    let (class, parts) = if !effects.is_empty() && class >= before.0 {
         let cause = cause(&desired.provenance, stored);
         (class, format!("{cause} {}", greatest_parts(&effects)))
     } else {

@@ -6,11 +6,12 @@ use serde_json::Value as Json;
 
 use super::{
     containerd,
-    data::{ValidInput, mark_rhel},
+    data::{FETCH_TOKEN, ValidInput, mark_rhel, marker},
     encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
     kubelet::{credential_providers, drop_in},
+    machine_updates,
     source::{files_of, half_of, inline_of},
 };
 use osm_api::{
@@ -19,6 +20,7 @@ use osm_api::{
         CloudInitModules, CloudProviderSpec, File, FileContent, FileContentInline, OperatingSystem,
         PERMISSIONS_DEFAULT, ProvisioningUtility, TemplateLanguage,
     },
+    worker_cluster::MachineUpdates,
 };
 use osm_tenant::secret_text::SecretText;
 
@@ -82,6 +84,23 @@ pub(super) fn compose(
         permissions: ADDED_PERMISSIONS,
         content: inline(None, data),
     }));
+    let utility = provisioning_utility(valid)?;
+    let updates = machine_updates::wanted(
+        valid.input.machine_deployment.annotations,
+        valid.input.settings,
+    )?;
+    if updates != MachineUpdates::Disabled {
+        let token = match form {
+            Form::Inline => valid.fetch_token().clone(),
+            Form::Stored => marker(valid.fetch_token(), FETCH_TOKEN),
+        };
+        let files = machine_updates::files(valid, updates, token.expose());
+        provisioning.files.extend(files);
+        if form == Form::Inline {
+            let list = machine_updates::list(&provisioning, utility, &profile.effects);
+            provisioning.files.push(list);
+        }
+    }
     Ok(OperatingSystemConfigSpec {
         os_name: profile.os_name.clone(),
         os_version: profile.os_version.clone(),
@@ -91,7 +110,7 @@ pub(super) fn compose(
         },
         bootstrap_config: bootstrap,
         provisioning_config: provisioning,
-        provisioning_utility: Some(provisioning_utility(valid)?),
+        provisioning_utility: Some(utility),
         ignition_version: profile.ignition_version,
     })
 }

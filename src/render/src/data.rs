@@ -35,7 +35,7 @@ use osm_tenant::{certificates::separated, secret_text::SecretText, settings::Ten
 
 /// The variable with the token to fetch documents with: the machine deployment's own, or the
 /// fetcher's.
-const FETCH_TOKEN: &str = "fetch_token";
+pub(super) const FETCH_TOKEN: &str = "fetch_token";
 const SERVER_IS_DIRECT: &str = "server_is_direct";
 const KUBELET_DROP_INS: &str = "kubelet_drop_ins";
 const IMAGE_CREDENTIAL_PROVIDERS: &str = "image_credential_providers";
@@ -63,7 +63,7 @@ pub(super) struct ValidInput<'a> {
     kube_version: String,
     /// The cloud provider's configuration file, if the machine deployment does not contain one.
     legacy_cloud_config: String,
-    names: DerivedNames,
+    pub(super) names: DerivedNames,
 }
 
 /// The variables, and those that differ in the stored config.
@@ -118,12 +118,12 @@ impl<'a> ValidInput<'a> {
     }
 
     /// Returns true if machines reach their API server without the proxy.
-    fn server_is_direct(&self) -> bool {
+    pub(super) fn server_is_direct(&self) -> bool {
         let no_proxy = self.input.settings.no_proxy.as_deref();
         is_direct(self.input.cluster.api_server, no_proxy.unwrap_or_default())
     }
 
-    fn fetch_token(&self) -> &SecretText {
+    pub(super) fn fetch_token(&self) -> &SecretText {
         let cluster = &self.input.cluster;
         cluster.own_fetch_token.unwrap_or(cluster.fetch_token)
     }
@@ -361,7 +361,7 @@ fn containerd_configs(
 }
 
 /// Returns a marker in place of a secret. An empty secret stays empty.
-fn marker(secret: &SecretText, name: &str) -> SecretText {
+pub(super) fn marker(secret: &SecretText, name: &str) -> SecretText {
     if secret.expose().is_empty() {
         SecretText::default()
     } else {

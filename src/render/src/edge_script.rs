@@ -37,7 +37,7 @@ pub fn edge_script(input: &EdgeScriptInput<'_>) -> SecretText {
 }
 
 /// Quotes a text as one word of the shell.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

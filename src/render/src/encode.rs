@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use self::permissions::Permissions;
 use super::{
     error::{Half, RenderError},
     user_data::UserData,
@@ -136,6 +137,68 @@ impl Encoding {
             _ => Self::Unknown,
         })
     }
+}
+
+/// Returns what a machine has once it has read the provisioning document: mode and content by path.
+/// Files that their author has encoded are left out, and so are the units of cloud-init, which
+/// decides where they are.
+pub(super) fn on_machine(
+    half: &ConfigHalf,
+    utility: ProvisioningUtility,
+) -> BTreeMap<String, (u32, String)> {
+    const UNIT_MODE: u32 = 0o644;
+    let is_ignition = utility == ProvisioningUtility::Ignition;
+    let mut all = BTreeMap::new();
+    for file in &half.files {
+        let (data, encoding) = data_of(file);
+        let content = match Encoding::of(encoding.unwrap_or_default()) {
+            Ok(Encoding::Gzip) => Some(data.to_owned()),
+            _ if is_ignition => literal_block(data).ok(),
+            Ok(Encoding::Base64) => Some(data.to_owned()),
+            Ok(Encoding::Text | Encoding::Unknown) => {
+                let block = literal_block(data).ok();
+                block.map(|text| text.trim_end_matches('\n').to_owned())
+            }
+            Ok(Encoding::ByAuthor) | Err(_) => None,
+        };
+        if let Some((mode, content)) = Permissions::new(file.permissions).zip(content) {
+            all.insert(file.path.clone(), (mode.mode(), content));
+        }
+    }
+    for unit in half.units.iter().filter(|_| is_ignition) {
+        let path = format!("/etc/systemd/system/{}", unit.name);
+        let drop_ins = unit.drop_ins.iter().map(|it| {
+            let path = format!("{path}.d/{}", it.name);
+            (path, it.content.as_str())
+        });
+        let own = unit.content.as_deref().filter(|text| !text.is_empty());
+        let own = own.map(|text| (path.clone(), text));
+        for (path, text) in own.into_iter().chain(drop_ins) {
+            all.extend(
+                literal_block(text)
+                    .ok()
+                    .map(|text| (path, (UNIT_MODE, text))),
+            );
+        }
+    }
+    all
+}
+
+/// Returns a text as it is read from a YAML literal block that keeps one line break at its end.
+fn literal_block(text: &str) -> Result<String, &'static str> {
+    let text = text.replace(CRLF, "\n");
+    let Some(indent) = block_indent(&text)? else {
+        return Ok(String::new());
+    };
+    let mut out = String::with_capacity(text.len() + 1);
+    for line in text.split('\n') {
+        out.push_str(line.get(indent..).unwrap_or_default());
+        out.push('\n');
+    }
+    while out.ends_with("\n\n") {
+        out.pop();
+    }
+    Ok(out)
 }
 
 /// Returns the number of bytes that a file's data takes in a document, before indents and escapes.

@@ -33,6 +33,7 @@ mod go_url;
 pub mod input;
 pub mod kubelet;
 pub mod limits;
+pub mod machine_updates;
 mod no_proxy;
 pub mod overlay;
 mod problem;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use osm_api::worker_cluster::{
-    DefaultProfileContent, ImageCredentialProvider, MachineRollout, NodeCredentials,
-    ProfileRollout, StoredConfig, WorkerClusterSpec,
+    DefaultProfileContent, ImageCredentialProvider, MachineRollout, MachineUpdates,
+    NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
 };
 
 pub use self::in_use::{Input, masked};
@@ -68,6 +68,10 @@ pub struct TenantSettings {
     /// render, but not this setting.
     #[serde(skip)]
     pub node_credentials: NodeCredentials,
+    /// What machines do by themselves when they or their document change. The default is not
+    /// serialized, so that objects from before this setting existed stay current.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub machine_updates: MachineUpdates,
     /// How secrets appear in a stored config. The default is not serialized, so that objects from
     /// before this setting existed stay current.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -141,6 +145,7 @@ impl Default for TenantSettings {
             api_server_override: None,
             variables: BTreeMap::new(),
             node_credentials: NodeCredentials::default(),
+            machine_updates: MachineUpdates::default(),
             stored_config: StoredConfig::default(),
             default_profile_names: None,
             default_profile_content: DefaultProfileContent::default(),
@@ -267,6 +272,7 @@ impl TenantSettings {
                 .chain(spec.variables.clone())
                 .collect(),
             node_credentials: spec.node_credentials.unwrap_or(defaults.node_credentials),
+            machine_updates: spec.machine_updates.unwrap_or(defaults.machine_updates),
             stored_config: spec.stored_config.unwrap_or(defaults.stored_config),
             default_profile_names: spec
                 .default_profile_names

@@ -33,6 +33,7 @@ fn settings() -> Vec<(&'static str, Value)> {
         ("insecureRegistries", json!(["registry.example:5000"])),
         ("kubeletConfiguration", json!({"podPidsLimit": 4096})),
         ("kubeletFeatureGates", json!({"NodeSwap": true})),
+        ("machineUpdates", json!("Reload")),
         ("noProxy", json!("intern.example")),
         ("pauseImage", json!("mirror.example/pause:3.9")),
         (

@@ -143,3 +143,18 @@ fn what_the_machine_is_past_is_not_what_to_look_at() {
     }));
     assert!(next(&observed).contains("no longer reports"));
 }
+
+#[test]
+fn a_machine_that_reports_says_how_it_differs_from_its_document() {
+    let mut observed = joined();
+    let Known::Is(Some(node)) = &mut observed.node else {
+        unreachable!("it has joined")
+    };
+    let since = Some("2026-03-01T08:00:00Z".to_owned());
+    node.applied = Some(("False".to_owned(), since, "files differ".to_owned()));
+    let progress = progress(&observed);
+    let step = progress.steps.last().unwrap();
+    assert_eq!((step.step, step.state), (APPLIED, State::Failed));
+    assert_eq!(step.detail, "False 2026-03-01T08:00:00Z: files differ");
+    assert!(progress.ready && progress.next.is_none(), "{progress:?}");
+}

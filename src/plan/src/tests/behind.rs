@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::{
-    behind::{behind, replaced},
+    behind::{behind, left_to_others, replaced},
     digest::Digest,
     records::{Behind, MadeFrom},
 };
 use osm_api::{
     change::Class,
     names::{
-        CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
+        CONTENT, MACHINE_UPDATES, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
         MADE_FOR_PROFILE_VERSION, REVISION,
     },
     worker_cluster::MachineReplacement,
@@ -88,6 +88,29 @@ fn the_greatest_of_all_changes_counts_until_the_revision_is_another() {
     set_annotation(&mut raised, REVISION, "2");
     let raised = written(changes_of(&raised), raised);
     assert_eq!(wanted(&raised).behind, None);
+}
+
+#[test]
+fn machines_that_take_a_file_by_themselves_are_not_behind_by_that() {
+    let hosts = effect(RELOAD, "/etc/containerd/certs.d/docker.io/hosts.toml");
+    let others = [
+        effect(RELOAD, "/opt/bin/osm-machine"),
+        effect(Class::Drain, "/etc/crictl.yaml"),
+        effect(Class::RestartKubelet, "/etc/kubernetes/kubelet.conf"),
+    ];
+    for (annotation, is_taken) in [("Report", false), ("Reload", true)] {
+        let mut found = a_found();
+        set_annotation(&mut found, MACHINE_UPDATES, annotation);
+        let deployment = crate::validate::validate(&found, &POLICY).unwrap();
+        let all = [std::slice::from_ref(&hosts), &others].concat();
+        let left = left_to_others(&deployment, all.clone());
+        assert_eq!(left, if is_taken { others.to_vec() } else { all });
+    }
+    // Nothing is left.
+    let behind = changed(&a_served_found(), "second", Some(&[]));
+    let behind = wanted(&behind).behind.unwrap();
+    assert_eq!((behind.class, &*behind.parts), (Class::None, ""));
+    assert_eq!(behind.entry(), None);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    CRLF, MACHINE_NAME, MACHINE_NAME_PATH, MachineInput, block_indent, data_of, distinct_keys,
-    gzip::gzip_base64, half_of, names_machine, permissions::Permissions,
+    MACHINE_NAME, MACHINE_NAME_PATH, MachineInput, data_of, distinct_keys, gzip::gzip_base64,
+    half_of, literal_block, names_machine, permissions::Permissions,
 };
 use crate::{
     error::{Half, RenderError},
@@ -123,7 +123,7 @@ fn file_content(half: Half, file: &File) -> Result<FileContent<'_>, RenderError>
     let source = if is_compressed {
         gzip_base64(half, data).map(|data| format!("data:;base64,{data}"))
     } else {
-        block(data).map(|data| data_url(&data))
+        literal_block(data).map(|data| data_url(&data))
     };
     Ok(FileContent {
         path: &file.path,
@@ -136,7 +136,7 @@ fn file_content(half: Half, file: &File) -> Result<FileContent<'_>, RenderError>
 fn unit_content(unit: &Unit) -> Result<UnitContent<'_>, (&'static str, Cow<'static, str>)> {
     unit::check(unit).map_err(|(what, reason)| (what, reason.into()))?;
     let text = |text: &str| {
-        let text = block(text).map_err(|reason| ("content", reason.into()))?;
+        let text = literal_block(text).map_err(|reason| ("content", reason.into()))?;
         unit::check_text(&text).map_err(|reason| ("content", reason.into()))?;
         Ok(text)
     };
@@ -171,23 +171,6 @@ fn refuse_unit(
         place: format!("unit `{}`, {what}", name.escape_debug()),
         reason: reason.into(),
     }
-}
-
-/// Returns a text as it is read from a YAML literal block.
-fn block(text: &str) -> Result<String, &'static str> {
-    let text = text.replace(CRLF, "\n");
-    let Some(indent) = block_indent(&text)? else {
-        return Ok(String::new());
-    };
-    let mut out = String::with_capacity(text.len() + 1);
-    for line in text.split('\n') {
-        out.push_str(line.get(indent..).unwrap_or_default());
-        out.push('\n');
-    }
-    while out.ends_with("\n\n") {
-        out.pop();
-    }
-    Ok(out)
 }
 
 fn data_url(text: &str) -> String {

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::{
+    fixtures::World,
     kubelet::{KubeletSettings, SETTINGS, faults},
     version::{Constraints, Version},
 };
+use osm_api::{names::MACHINE_UPDATES, worker_cluster::MachineUpdates};
 
 #[test]
 fn every_variable_that_existing_profiles_know_is_there() {
@@ -410,4 +412,30 @@ fn a_kubelet_before_1_29_gets_the_cloud_config_that_it_reads() {
     );
     world.provider_spec["overwriteCloudConfig"] = json!("mine");
     assert_eq!(world.text("{{ CloudConfig }}"), Ok("mine".to_owned()));
+}
+
+#[test]
+fn a_machine_deployment_overrides_whether_its_machines_report() {
+    let reports = |world: &World| {
+        let rendered = world.render()?;
+        let files = rendered.config.provisioning_config.files;
+        Ok::<_, RenderError>(files.iter().any(|it| it.path == "/etc/osm/machine/files"))
+    };
+    for (setting, annotation, expected) in [
+        (MachineUpdates::Disabled, None, false),
+        (MachineUpdates::Reload, None, true),
+        (MachineUpdates::Disabled, Some("Report"), true),
+        (MachineUpdates::Reload, Some("Disabled"), false),
+    ] {
+        let mut world = a_world();
+        world.settings.machine_updates = setting;
+        let annotation = annotation.map(|value| (MACHINE_UPDATES.to_owned(), value.to_owned()));
+        world.annotations.extend(annotation);
+        assert_eq!(reports(&world).unwrap(), expected, "{setting:?}");
+    }
+    let mut world = a_world();
+    let unknown = (MACHINE_UPDATES.to_owned(), "true".to_owned());
+    world.annotations.extend([unknown]);
+    let told = format!("annotation {MACHINE_UPDATES}: it must be `Disabled`, `Report` or `Reload`");
+    assert!(reports(&world).unwrap_err().to_string().ends_with(&told));
 }

@@ -6,6 +6,7 @@ use super::{
     Class,
     syntax::{Fields, Syntax},
 };
+use osm_render::machine_updates::{AUTHORITY, FILES, HEADER, RELOADED, SCRIPT, is_at};
 
 /// Files that are read by one program.
 pub(super) struct Known {
@@ -20,27 +21,38 @@ pub(super) struct Known {
 
 /// Returns what is known about a file.
 pub(super) fn find(path: &str) -> Option<(&'static Known, Syntax)> {
-    let is_of = |pattern: &str| match pattern.split_once('*') {
-        Some((before, after)) => {
-            let rest = path.strip_prefix(before);
-            let name = rest.and_then(|rest| rest.strip_suffix(after));
-            name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
-        }
-        None => path == pattern,
-    };
     KNOWN.iter().find_map(|known| {
-        let (_, syntax) = known.paths.iter().find(|(pattern, _)| is_of(pattern))?;
+        let (_, syntax) = known
+            .paths
+            .iter()
+            .find(|(pattern, _)| is_at(pattern, path))?;
         Some((known, *syntax))
     })
 }
 
-const KNOWN: [Known; 7] = [
-    // Read each time that they are used: by containerd at a pull, by crictl, at a login.
+const KNOWN: [Known; 9] = [
+    // What differs besides it says what the change takes.
+    Known {
+        paths: &[(FILES, Syntax::Bytes)],
+        class: Class::None,
+        units: &[],
+        when_gone: Class::NewMachine,
+    },
     Known {
         paths: &[
-            ("/etc/containerd/certs.d/*/hosts.toml", Syntax::Bytes),
-            ("/etc/crictl.yaml", Syntax::Bytes),
-            ("/etc/profile.d/*", Syntax::Bytes),
+            (SCRIPT, Syntax::Bytes),
+            (AUTHORITY, Syntax::Bytes),
+            (HEADER, Syntax::Bytes),
+        ],
+        class: Class::Reload,
+        units: &[],
+        when_gone: Class::NewMachine,
+    },
+    Known {
+        paths: &[
+            (RELOADED[0], Syntax::Bytes),
+            (RELOADED[1], Syntax::Bytes),
+            (RELOADED[2], Syntax::Bytes),
         ],
         class: Class::Reload,
         units: &[],

@@ -357,3 +357,55 @@ fn every_class_has_a_name_of_its_own() {
     }
     assert_eq!(Class::named("reload"), None);
 }
+
+#[test]
+fn a_machine_that_reports_has_a_list_of_what_its_document_has() {
+    use crate::sample::{KUBELET_VERSION, Sample};
+    use osm_render::{
+        Limits, default_profiles::default_profile, default_profiles::default_profiles,
+        template::CompiledProfile,
+    };
+    use osm_tenant::settings::TenantSettings;
+    use sha2::{Digest as _, Sha256};
+
+    let settings = TenantSettings {
+        machine_updates: osm_api::worker_cluster::MachineUpdates::Reload,
+        ..TenantSettings::default()
+    };
+    for default in default_profiles() {
+        let profile = default_profile(default.name).unwrap();
+        let profile = CompiledProfile::compile(&profile.spec).unwrap();
+        let provider = &profile.spec().supported_cloud_providers[0].name;
+        let sample = Sample::new(profile.spec(), provider, KUBELET_VERSION).unwrap();
+        let rendered = osm_render::render(&sample.input(&profile, &settings), &Limits::default());
+        let rendered = rendered.unwrap();
+        let mut parts = parts(rendered.provisioning.as_bytes()).unwrap();
+        let Content::Text(list) = parts.remove("/etc/osm/machine/files").unwrap().content else {
+            panic!("it is a text");
+        };
+        let mut lines: Vec<&str> = list.lines().collect();
+        assert_eq!(lines.pop(), Some("end"));
+        lines.sort_unstable();
+        let files = parts.iter().filter(|(name, _)| name.starts_with('/'));
+        let mut expected: Vec<String> = files
+            .map(|(path, part)| {
+                let Content::Text(text) = &part.content else {
+                    panic!("{path} is a text");
+                };
+                let digest = hex::encode(Sha256::digest(text));
+                let is_reloaded = osm_render::machine_updates::is_taken(path, &[]);
+                let content = format!(".{}", STANDARD.encode(text));
+                let content = if is_reloaded { &content } else { "-" };
+                format!("{digest} {:o} {content} {path}", part.mode.unwrap_or(0o644))
+            })
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(lines, expected, "{}", default.name);
+        let stored = serde_json::to_string(&rendered.stored_config).unwrap();
+        assert!(stored.contains("/opt/bin/osm-machine"));
+        assert!(
+            !stored.contains("/etc/osm/machine/files\""),
+            "it has digests of secrets"
+        );
+    }
+}

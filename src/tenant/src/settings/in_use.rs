@@ -18,7 +18,7 @@ pub struct Input {
 }
 
 /// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
-const SETTINGS: [(&str, &str); 18] = [
+const SETTINGS: [(&str, &str); 19] = [
     ("clusterDNS", "cluster_dns"),
     ("externalCloudProvider", "external_cloud_provider"),
     ("httpProxy", "http_proxy"),
@@ -44,6 +44,7 @@ const SETTINGS: [(&str, &str); 18] = [
     ("insecureRegistries", "insecure_registries"),
     ("registryMirrors", "registry_mirrors"),
     ("imageCredentialProviders", "image_credential_providers"),
+    ("machineUpdates", "machine_updates"),
     ("apiServerOverride", "api_server_override"),
     ("variables", "variables"),
 ];
@@ -121,7 +122,7 @@ fn without_user(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::KubeletConfiguration, *};
-    use osm_api::worker_cluster::ImageCredentialProvider;
+    use osm_api::worker_cluster::{ImageCredentialProvider, MachineUpdates};
 
     #[test]
     fn what_may_be_secret_is_not_shown() {
@@ -150,6 +151,7 @@ mod tests {
                 from_annotations: true,
             },
             image_credential_providers: vec![ImageCredentialProvider::default()],
+            machine_updates: MachineUpdates::Reload,
             ..TenantSettings::default()
         };
         let settings = serde_json::to_value(settings).unwrap();
