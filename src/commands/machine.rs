@@ -20,7 +20,8 @@ use serde_json::Value;
 use self::progress::{CertificateRequest, Documents, Known, Machine, Node, Observations};
 use super::cluster_client::{ClusterClient, WorkerKubeconfigSource};
 use crate::api::names::{
-    CLOUD_INIT_SETTINGS, DOCUMENT_APPLIED, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
+    BEHIND_DOCUMENT, CLOUD_INIT_SETTINGS, DOCUMENT_APPLIED, DerivedNames, FETCHER_TOKEN,
+    MADE_FOR_REVISION, REVISION,
 };
 use crate::client::pages;
 use crate::telemetry::chain::chain;
@@ -314,6 +315,9 @@ async fn node(client: &Client, name: &str) -> Known<Option<Node>> {
         system: format!("{}, kubelet {}", info.os_image, info.kubelet_version),
         ready: condition("Ready"),
         applied: condition(DOCUMENT_APPLIED),
+        is_behind: conditions.iter().any(|it| {
+            it.type_ == DOCUMENT_APPLIED && it.reason.as_deref() == Some(BEHIND_DOCUMENT)
+        }),
     }))
 }
 

@@ -91,6 +91,9 @@ pub const MACHINE_UPDATES: &str = "operatingsystemmanager.k8c.io/machine-updates
 
 /// Condition of a Node whose machine reports: True if the machine is as its document says.
 pub const DOCUMENT_APPLIED: &str = "DocumentApplied";
+/// Reason of that condition: the document of new machines has what only a restart or a new machine
+/// takes.
+pub const BEHIND_DOCUMENT: &str = "Behind";
 
 /// Annotation that is never stored. It marks what was read of an object that is too large, and
 /// contains the object's weight in bytes.

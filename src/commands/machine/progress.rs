@@ -57,8 +57,10 @@ pub(super) struct Node {
     pub(super) system: String,
     /// The condition `Ready`: its status, its last transition, and its message.
     pub(super) ready: Option<(String, Option<String>, String)>,
-    /// The condition `DocumentApplied`, likewise, if the machine reports.
+    /// The condition `DocumentApplied`, likewise, if the machine reports; and true if only a newer
+    /// document differs.
     pub(super) applied: Option<(String, Option<String>, String)>,
+    pub(super) is_behind: bool,
 }
 
 /// Everything that is known about a machine.
@@ -386,6 +388,7 @@ fn applied(observed: &Observations) -> Option<Step> {
     let (status, at, message) = node.applied.as_ref()?;
     let state = match status.as_str() {
         "True" => State::Done,
+        "False" if node.is_behind => State::Waiting,
         "False" => State::Failed,
         _ => State::Unknown,
     };

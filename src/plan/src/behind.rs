@@ -39,8 +39,8 @@ pub fn replaced<'a>(desired: &Desired, observed: &'a Observed) -> Option<&'a See
 pub fn left_to_others(deployment: &Deployment, effects: Vec<Effect>) -> Vec<Effect> {
     let annotations = deployment.machine_deployment.annotations();
     let wanted = machine_updates::wanted(annotations, &deployment.settings);
-    let declared = &deployment.profile.spec().effects;
-    let is_taken = |it: &Effect| it.class <= Class::Reload && is_taken(&it.part, declared);
+    let profile = deployment.profile.spec();
+    let is_taken = |it: &Effect| it.class <= Class::Reload && is_taken(&it.part, profile);
     match wanted {
         Ok(MachineUpdates::Reload) => effects.into_iter().filter(|it| !is_taken(it)).collect(),
         _ => effects,

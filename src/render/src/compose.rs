@@ -97,7 +97,7 @@ pub(super) fn compose(
         let files = machine_updates::files(valid, updates, token.expose());
         provisioning.files.extend(files);
         if form == Form::Inline {
-            let list = machine_updates::list(&provisioning, utility, &profile.effects);
+            let list = machine_updates::list(&provisioning, utility, (profile, updates));
             provisioning.files.push(list);
         }
     }

@@ -139,48 +139,53 @@ impl Encoding {
     }
 }
 
-/// Returns what a machine has once it has read the provisioning document: mode and content by path.
-/// Files that their author has encoded are left out, and so are the units of cloud-init, which
-/// decides where they are.
+/// Returns true if cloud-init decodes a file from what its author encoded.
+pub(super) fn is_encoded_by_author(file: &File) -> bool {
+    Encoding::of(data_of(file).1.unwrap_or_default()) == Ok(Encoding::ByAuthor)
+}
+
+/// Returns what a machine has once it has read the provisioning document: mode and content by path,
+/// or nothing of a file whose author has encoded it. The units of cloud-init are left out, since it
+/// decides where they are, and so are paths that begin or end with white space.
 pub(super) fn on_machine(
     half: &ConfigHalf,
     utility: ProvisioningUtility,
-) -> BTreeMap<String, (u32, String)> {
+) -> BTreeMap<String, Option<(u32, String)>> {
     const UNIT_MODE: u32 = 0o644;
     let is_ignition = utility == ProvisioningUtility::Ignition;
     let mut all = BTreeMap::new();
     for file in &half.files {
         let (data, encoding) = data_of(file);
-        let content = match Encoding::of(encoding.unwrap_or_default()) {
-            Ok(Encoding::Gzip) => Some(data.to_owned()),
+        let content = match encoding {
+            Some("b64") if !is_ignition => Some(data.to_owned()),
+            Some(ENCODING_GZIP) => Some(data.to_owned()),
             _ if is_ignition => literal_block(data).ok(),
-            Ok(Encoding::Base64) => Some(data.to_owned()),
-            Ok(Encoding::Text | Encoding::Unknown) => {
+            _ if is_encoded_by_author(file) => None,
+            _ => {
                 let block = literal_block(data).ok();
                 block.map(|text| text.trim_end_matches('\n').to_owned())
             }
-            Ok(Encoding::ByAuthor) | Err(_) => None,
         };
-        if let Some((mode, content)) = Permissions::new(file.permissions).zip(content) {
-            all.insert(file.path.clone(), (mode.mode(), content));
-        }
+        let mode = Permissions::new(file.permissions).map(Permissions::mode);
+        all.insert(file.path.clone(), mode.zip(content));
     }
-    for unit in half.units.iter().filter(|_| is_ignition) {
+    let units = half
+        .units
+        .iter()
+        .filter(|it| is_ignition && it.mask != Some(true));
+    for unit in units {
         let path = format!("/etc/systemd/system/{}", unit.name);
         let drop_ins = unit.drop_ins.iter().map(|it| {
             let path = format!("{path}.d/{}", it.name);
             (path, it.content.as_str())
         });
-        let own = unit.content.as_deref().filter(|text| !text.is_empty());
-        let own = own.map(|text| (path.clone(), text));
+        let own = unit.content.as_deref().map(|text| (path.clone(), text));
         for (path, text) in own.into_iter().chain(drop_ins) {
-            all.extend(
-                literal_block(text)
-                    .ok()
-                    .map(|text| (path, (UNIT_MODE, text))),
-            );
+            let text = literal_block(text).ok().filter(|text| !text.is_empty());
+            all.extend(text.map(|text| (path, Some((UNIT_MODE, text)))));
         }
     }
+    all.retain(|path, _| path.trim() == path && !path.contains(char::is_control));
     all
 }
 

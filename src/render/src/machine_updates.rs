@@ -7,15 +7,23 @@ use std::collections::BTreeMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
-use super::{data::ValidInput, edge_script::quote, encode::on_machine, error::RenderError};
+use super::{
+    data::ValidInput,
+    edge_script::quote,
+    encode::{is_encoded_by_author, on_machine},
+    error::RenderError,
+    source::files_of,
+};
 use osm_api::{
     change::Class,
     config::ConfigHalf,
     names::{CLOUD_INIT_SETTINGS, MACHINE_UPDATES},
-    profile::{DeclaredEffect, File, FileContent, FileContentInline, ProvisioningUtility},
+    profile::{
+        File, FileContent, FileContentInline, OperatingSystemProfileSpec, ProvisioningUtility,
+    },
     worker_cluster::MachineUpdates,
 };
-use osm_tenant::settings::TenantSettings;
+use osm_tenant::{certificates::separated, settings::TenantSettings};
 
 /// Files that their reader reads each time that it uses them: containerd at a pull, crictl, a
 /// login. A `*` stands for the name of a file or a folder.
@@ -25,10 +33,10 @@ pub const RELOADED: [&str; 3] = [
     "/etc/profile.d/*",
 ];
 
-/// The list of all files: digest, mode, content and path of each, and a last line. There is content
-/// where it may be changed on a machine that runs.
+/// The list of all files: digest, mode, content and path of each. There is content where it may be
+/// changed on a machine that runs, and a path alone where nothing is compared. The last line says
+/// what machines do.
 pub const FILES: &str = "/etc/osm/machine/files";
-const END: &str = "end\n";
 
 /// The script, which is read at each run. No machine takes another one by itself.
 pub const SCRIPT: &str = "/opt/bin/osm-machine";
@@ -51,6 +59,7 @@ const UNITS: [(&str, &str); 3] = [
          EnvironmentFile=-/etc/environment\n\
          ExecStart=/opt/bin/osm-machine\n\
          TimeoutStartSec=90\n\
+         SyslogLevel=warning\n\
          LogLevelMax=warning\n",
     ),
     (
@@ -94,12 +103,15 @@ pub fn wanted(
 
 /// Returns true if a machine takes another content of this file by itself: its readers, or its
 /// profile, say that nothing more is needed.
-pub fn is_taken(path: &str, declared: &[DeclaredEffect]) -> bool {
-    let own = declared.iter().find(|it| it.path == path);
-    own.map_or_else(
+pub fn is_taken(path: &str, profile: &OperatingSystemProfileSpec) -> bool {
+    let files = files_of(&profile.provisioning_config);
+    let mut own = files.filter(|file| file.path == path);
+    let declared = profile.effects.iter().find(|it| it.path == path);
+    let is_reloaded = declared.map_or_else(
         || RELOADED.iter().any(|pattern| is_at(pattern, path)),
-        |own| own.class <= Class::Reload,
-    )
+        |declared| declared.class == Class::Reload,
+    );
+    is_reloaded && own.all(|file| !is_encoded_by_author(file))
 }
 
 /// Returns true if a path is that of a pattern, in which a `*` stands for the name of a file or a
@@ -136,10 +148,8 @@ pub(super) fn files(valid: &ValidInput<'_>, updates: MachineUpdates, token: &str
         quote(&document)
     );
     let header = follows.then(|| file(HEADER, 600, format!("Authorization: Bearer {token}\n")));
-    let own = [
-        file(SCRIPT, 755, script),
-        file(AUTHORITY, 644, cluster.kubernetes_ca_certificate.to_owned()),
-    ];
+    let authority = separated(cluster.kubernetes_ca_certificate).into_owned();
+    let own = [file(SCRIPT, 755, script), file(AUTHORITY, 644, authority)];
     let units = UNITS.map(|(path, text)| file(path, 644, text.to_owned()));
     own.into_iter().chain(header).chain(units).collect()
 }
@@ -148,20 +158,26 @@ pub(super) fn files(valid: &ValidInput<'_>, updates: MachineUpdates, token: &str
 pub(super) fn list(
     half: &ConfigHalf,
     utility: ProvisioningUtility,
-    declared: &[DeclaredEffect],
+    (profile, updates): (&OperatingSystemProfileSpec, MachineUpdates),
 ) -> File {
-    let lines = on_machine(half, utility)
-        .into_iter()
-        .map(|(path, (mode, text))| {
-            let digest = hex::encode(Sha256::digest(text.as_bytes()));
-            let content = match text.as_str() {
-                _ if !is_taken(&path, declared) => "-".to_owned(),
-                // The script removes the dot.
-                text => format!(".{}", STANDARD.encode(text)),
-            };
-            format!("{digest} {mode:o} {content} {path}\n")
-        });
-    file(FILES, 600, lines.chain([END.to_owned()]).collect())
+    let lines = on_machine(half, utility).into_iter().map(|(path, found)| {
+        let Some((mode, text)) = found else {
+            return format!("- - - {path}\n");
+        };
+        let digest = hex::encode(Sha256::digest(text.as_bytes()));
+        let content = if is_taken(&path, profile) {
+            // The script removes the dot.
+            format!(".{}", STANDARD.encode(text))
+        } else {
+            "-".to_owned()
+        };
+        format!("{digest} {mode:o} {content} {path}\n")
+    });
+    let end = match updates {
+        MachineUpdates::Reload => "end Reload\n",
+        _ => "end Report\n",
+    };
+    file(FILES, 600, lines.chain([end.to_owned()]).collect())
 }
 
 fn file(path: &str, permissions: i32, data: String) -> File {

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::{
-    cases::{Case, case_of, every_case, every_profile, profile_names},
+    cases::{Case, Change, Profile, case_of, every_case, every_profile, profile_names},
     documents::files_of,
     machine::Machine,
     programs::{run, text},
@@ -153,7 +153,8 @@ fn before_the_kubelet_has_a_certificate_nothing_is_sent() {
 
 /// A document as the API server has it for a machine in a folder.
 fn publish(root: &Root, case: &Case, content: &str) {
-    let list = case.text(FILES);
+    let list = case.provisioning.texts.get(FILES);
+    let list = list.map(String::as_str).unwrap_or_default();
     let moved = root.moved(list);
     let document = String::from_utf8(case.provisioning.document.clone()).expect("it is text");
     let percent = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -171,6 +172,7 @@ fn publish(root: &Root, case: &Case, content: &str) {
             document.replace_range(from..until, &percent(&moved));
             document
         }
+        None if list.is_empty() => document,
         None => document.replace(&STANDARD.encode(list), &STANDARD.encode(moved)),
     };
     let document = document.replace(FILES, &root.at(FILES).display().to_string());
@@ -187,6 +189,20 @@ fn publish(root: &Root, case: &Case, content: &str) {
     drop(fs::remove_file(root.at(NEXT)));
 }
 
+/// A machine of a profile that follows its document, with a change.
+fn following(profile: &Profile, change: Change) -> Case {
+    let mut machine = profile.machine();
+    machine.settings.machine_updates = MachineUpdates::Reload;
+    change(&mut machine);
+    profile.render("updates", machine)
+}
+
+fn mirror(machine: &mut Machine, registry: &str) {
+    let mirrors = vec!["https://mirror.example".to_owned()];
+    let mirrors = [(registry.to_owned(), mirrors)];
+    machine.settings.registry_mirrors.extend(mirrors);
+}
+
 #[test]
 fn what_is_read_again_without_a_restart_is_put_into_place_and_the_rest_is_named() {
     const HOSTS: &str = "/etc/containerd/certs.d/registry.example/hosts.toml";
@@ -196,18 +212,9 @@ fn what_is_read_again_without_a_restart_is_put_into_place_and_the_rest_is_named(
         "the files are as in the document, and its services run",
     ));
     for profile in every_profile() {
-        let of = |change: fn(&mut Machine)| {
-            let mut machine = profile.machine();
-            machine.settings.machine_updates = MachineUpdates::Reload;
-            change(&mut machine);
-            profile.render("updates", machine)
-        };
+        let of = |change| following(profile, change);
         let plain = of(|_| {});
-        let mirrored = of(|it| {
-            let mirrors = vec!["https://mirror.example".to_owned()];
-            let mirrors = [("registry.example".to_owned(), mirrors)];
-            it.settings.registry_mirrors.extend(mirrors);
-        });
+        let mirrored = of(|it| mirror(it, "registry.example"));
         let restarting = of(|it| {
             it.settings.kubelet.fields =
                 [("eventBurst".to_owned(), 7.into())].into_iter().collect();
@@ -275,4 +282,72 @@ fn an_answer_that_is_not_whole_changes_nothing_and_is_reported_when_it_lasts() {
     publish(&root, plain, "2");
     let (_, _, message) = reported(&root).expect("it is over");
     assert!(!message.contains("failed since"), "{message}");
+}
+
+#[test]
+fn a_change_that_ends_halfway_is_finished_or_taken_back() {
+    const HOSTS: [&str; 2] = [
+        "/etc/containerd/certs.d/a.example/hosts.toml",
+        "/etc/containerd/certs.d/b.example/hosts.toml",
+    ];
+    let [profile, ..] = every_profile() else {
+        unreachable!("there are some")
+    };
+    let plain = following(profile, |_| {});
+    let mirrored = following(profile, |it| {
+        mirror(it, "a.example");
+        mirror(it, "b.example");
+    });
+    for is_finished in [true, false] {
+        let root = a_node(&plain);
+        publish(&root, &plain, "1");
+        assert!(reported(&root).is_some_and(|it| it.0 == "True"));
+        // The second folder cannot be made.
+        root.write("/etc/containerd/certs.d/b.example", "");
+        publish(&root, &mirrored, "2");
+        assert_eq!(reported(&root), None, "it is tried again later");
+        assert_eq!(HOSTS.map(|it| root.at(it).is_file()), [true, false]);
+        fs::remove_file(root.at("/etc/containerd/certs.d/b.example")).expect("it is ours");
+        let next = if is_finished {
+            (&mirrored, "2")
+        } else {
+            (&plain, "1")
+        };
+        publish(&root, next.0, next.1);
+        assert_eq!(reported(&root), None, "it is as in its document");
+        let there = HOSTS.map(|it| root.at(it).is_file());
+        assert_eq!(there, [is_finished, is_finished]);
+        let folder = root.at("/etc/containerd/certs.d/a.example");
+        assert_eq!(folder.exists(), is_finished, "it would hide the default");
+    }
+}
+
+#[test]
+fn machines_stop_when_their_document_says_so() {
+    let [profile, ..] = every_profile() else {
+        unreachable!("there are some")
+    };
+    let root = a_node(&following(profile, |_| {}));
+    for (content, updates, expected) in [
+        ("2", MachineUpdates::Report, "Behind"),
+        ("3", MachineUpdates::Disabled, "Applied"),
+    ] {
+        let mut machine = profile.machine();
+        machine.settings.machine_updates = updates;
+        mirror(&mut machine, "registry.example");
+        publish(&root, &profile.render("stopped", machine), content);
+        let (_, reason, message) = reported(&root).expect("it changes");
+        assert_eq!(reason, expected, "{message}");
+        let folder = root.at("/etc/containerd/certs.d/registry.example");
+        assert!(!folder.exists(), "{updates:?}");
+    }
+    // A full disk has left nothing of the time of the next look.
+    publish(
+        &root,
+        &following(profile, |it| mirror(it, "registry.example")),
+        "4",
+    );
+    root.write(NEXT, "");
+    assert_eq!(reported(&root), None);
+    assert!(root.at("/etc/containerd/certs.d/registry.example").exists());
 }

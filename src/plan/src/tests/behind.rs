@@ -94,7 +94,7 @@ fn the_greatest_of_all_changes_counts_until_the_revision_is_another() {
 fn machines_that_take_a_file_by_themselves_are_not_behind_by_that() {
     let hosts = effect(RELOAD, "/etc/containerd/certs.d/docker.io/hosts.toml");
     let others = [
-        effect(RELOAD, "/opt/bin/osm-machine"),
+        effect(RELOAD, "/etc/osm/machine/header"),
         effect(Class::Drain, "/etc/crictl.yaml"),
         effect(Class::RestartKubelet, "/etc/kubernetes/kubelet.conf"),
     ];

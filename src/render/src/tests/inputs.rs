@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     fixtures::World,
     kubelet::{KubeletSettings, SETTINGS, faults},
+    machine_updates,
     version::{Constraints, Version},
 };
 use osm_api::{names::MACHINE_UPDATES, worker_cluster::MachineUpdates};
@@ -438,4 +439,24 @@ fn a_machine_deployment_overrides_whether_its_machines_report() {
     world.annotations.extend([unknown]);
     let told = format!("annotation {MACHINE_UPDATES}: it must be `Disabled`, `Report` or `Reload`");
     assert!(reports(&world).unwrap_err().to_string().ends_with(&told));
+}
+
+#[test]
+fn a_file_that_its_author_encoded_is_listed_and_neither_compared_nor_taken() {
+    const PATH: &str = "/etc/profile.d/a.sh";
+    let mut world = a_world();
+    world.settings.machine_updates = MachineUpdates::Reload;
+    for (encoding, is_taken) in [(None, true), (Some("base64"), false)] {
+        let mut file = crate::fixtures::a_file(PATH, "ZWNobwo=");
+        let inline = file.content.inline.as_mut().unwrap();
+        inline.encoding = encoding.map(str::to_owned);
+        world.profile.provisioning_config.files = vec![file];
+        let rendered = world.render().unwrap();
+        let files = rendered.config.provisioning_config.files;
+        let list = files.iter().find(|it| it.path == machine_updates::FILES);
+        let list = crate::fixtures::data(list.unwrap());
+        let line = list.lines().find(|it| it.ends_with(PATH)).unwrap();
+        assert_eq!(line == format!("- - - {PATH}"), !is_taken, "{line}");
+        assert_eq!(machine_updates::is_taken(PATH, &world.profile), is_taken);
+    }
 }

@@ -31,19 +31,15 @@ pub(super) fn find(path: &str) -> Option<(&'static Known, Syntax)> {
 }
 
 const KNOWN: [Known; 9] = [
-    // What differs besides it says what the change takes.
+    // What differs besides the list says what the change takes. Machines go on with their script.
     Known {
-        paths: &[(FILES, Syntax::Bytes)],
+        paths: &[(FILES, Syntax::Bytes), (SCRIPT, Syntax::Bytes)],
         class: Class::None,
         units: &[],
         when_gone: Class::NewMachine,
     },
     Known {
-        paths: &[
-            (SCRIPT, Syntax::Bytes),
-            (AUTHORITY, Syntax::Bytes),
-            (HEADER, Syntax::Bytes),
-        ],
+        paths: &[(AUTHORITY, Syntax::Bytes), (HEADER, Syntax::Bytes)],
         class: Class::Reload,
         units: &[],
         when_gone: Class::NewMachine,

@@ -384,7 +384,7 @@ fn a_machine_that_reports_has_a_list_of_what_its_document_has() {
             panic!("it is a text");
         };
         let mut lines: Vec<&str> = list.lines().collect();
-        assert_eq!(lines.pop(), Some("end"));
+        assert_eq!(lines.pop(), Some("end Reload"));
         lines.sort_unstable();
         let files = parts.iter().filter(|(name, _)| name.starts_with('/'));
         let mut expected: Vec<String> = files
@@ -393,7 +393,7 @@ fn a_machine_that_reports_has_a_list_of_what_its_document_has() {
                     panic!("{path} is a text");
                 };
                 let digest = hex::encode(Sha256::digest(text));
-                let is_reloaded = osm_render::machine_updates::is_taken(path, &[]);
+                let is_reloaded = osm_render::machine_updates::is_taken(path, profile.spec());
                 let content = format!(".{}", STANDARD.encode(text));
                 let content = if is_reloaded { &content } else { "-" };
                 format!("{digest} {:o} {content} {path}", part.mode.unwrap_or(0o644))
