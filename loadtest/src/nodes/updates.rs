@@ -20,7 +20,7 @@ use crate::machine::{Image, JOIN_TIMEOUT};
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const APPLIED: (&str, &str) = ("True", "");
 /// A change on the machine, what is reported then, and the way back.
-const CHANGES: [(&str, &str, &str); 5] = [
+const CHANGES: [(&str, &str, &str); 4] = [
     (
         "cp -p /etc/crictl.yaml /run; echo >> /etc/crictl.yaml",
         "not as in the document: /etc/crictl.yaml",
@@ -30,11 +30,6 @@ const CHANGES: [(&str, &str, &str); 5] = [
         "mv /etc/sysctl.d/k8s.conf /run",
         "not as in the document: /etc/sysctl.d/k8s.conf",
         "mv /run/k8s.conf /etc/sysctl.d",
-    ),
-    (
-        "chmod 755 /etc/kubernetes/pki/ca.crt",
-        "not as in the document: /etc/kubernetes/pki/ca.crt",
-        "chmod 644 /etc/kubernetes/pki/ca.crt",
     ),
     (
         "chown 1:1 /etc/kubernetes/kubelet.conf",

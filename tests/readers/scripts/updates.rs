@@ -338,6 +338,8 @@ fn machines_stop_when_their_document_says_so() {
         publish(&root, &profile.render("stopped", machine), content);
         let (_, reason, message) = reported(&root).expect("it changes");
         assert_eq!(reason, expected, "{message}");
+        let names_file = message.contains("registry.example/hosts.toml");
+        assert_eq!(names_file, updates == MachineUpdates::Report, "{message}");
         let folder = root.at("/etc/containerd/certs.d/registry.example");
         assert!(!folder.exists(), "{updates:?}");
     }

@@ -1,3 +1,4 @@
+set -o pipefail
 folder=/etc/osm/machine
 state=/var/lib/osm-machine
 certificate=/var/lib/kubelet/pki/kubelet-client-current.pem
@@ -35,9 +36,20 @@ list() {
   fi
 }
 
-# without_content LIST: its lines as digest, mode and path; of OTHERS, of files that are not taken.
-without_content() {
-  awk -v only="${2:-}" 'NF > 3 && (only == "" || $3 == "-")' "$1" | cut -d ' ' -f 1,2,4-
+# compared TAKEN LIST...: digest, mode and path of the files of lists; without TAKEN, of those alone
+# that are not taken. This script is left out: the machine goes on with it.
+compared() {
+  awk -v taken="$1" '
+    NF > 3 && (taken || $3 == "-") {
+      head = $1 " " $2 " "
+      sub(/^[^ ]* [^ ]* [^ ]* /, "")
+      if ($0 != "/opt/bin/osm-machine") print head $0
+    }' "${@:2}"
+}
+
+# is_so DIGEST MODE PATH: whether a file has this content and mode, and belongs to root.
+is_so() {
+  [ "$(stat -L --format '%a %u %g' -- "$3" 2> /dev/null)" = "$2 0 0" ] && [ "$(sha256sum 2> /dev/null < "$3")" = "$1  -" ]
 }
 
 # replace DIGEST MODE CONTENT PATH: writes a file beside its place, and moves it there. The name
@@ -45,37 +57,52 @@ without_content() {
 replace() {
   local at new
   mkdir -p "${4%/*}" && at="$(readlink -f -- "$4")" && new="${at%/*}/.${at##*/}.osm-new" || return 1
-  (umask 077 && base64 -d <<< "$3" > "$new") && [ "$(sha256sum < "$new")" = "$1  -" ] &&
-    chmod "$2" "$new" && sync "$new" && mv "$new" "$at" && echo "replaced $4" >&2 && return 0
+  (umask 077 && base64 -d <<< "$3" > "$new") && [ "$(sha256sum < "$new")" = "$1  -" ] && chmod "$2" "$new" &&
+    sync "$new" && mv -T "$new" "$at" && echo "replaced $4" >&2 && return 0
   rm -f "$new"
   return 1
 }
 
+# note PATH: remembers that a file is being replaced, until the list says so.
+note() {
+  grep -qxF -- "$1" "$state/placing" && return 0
+  { cat "$state/placing" && printf '%s\n' "$1"; } > "$state/placing.new" && sync "$state/placing.new" &&
+    mv "$state/placing.new" "$state/placing" && sync "$state"
+}
+
 # place LIST: puts the files into place that differ between the two lists and that their readers
 # read again by themselves. What somebody has changed on this machine alone stays. Each file is
-# whole at any time; what an attempt that did not end may have put into place is noted.
+# whole at any time; one that fails does not hold up the others, and the next time does the rest.
 place() {
-  local digest mode content path
-  cat "$folder/files" "$state/placing" > "$work/before" 2> /dev/null
-  : > "$work/known"
-  [ -s "$state/placing" ] || without_content "$folder/files" > "$work/known"
-  cat "$1" >> "$state/placing" || return 1
+  local digest mode content path result=0
+  [ -e "$state/placing" ] || : > "$state/placing" || return 1
+  # What is as in the document of this machine, as far as nobody has begun to replace it.
+  awk '
+    FILENAME == ARGV[1] { begun[$0]; next }
+    NF > 3 { head = $1 " " $2 " "; sub(/^[^ ]* [^ ]* [^ ]* /, ""); if (!($0 in begun)) print head $0 }' \
+    "$state/placing" "$folder/files" > "$work/known" || return 1
+  # What was taken, and is gone. What was not taken stays.
+  awk '
+    FILENAME != ARGV[3] { if (NF < 4) next; content = $3; sub(/^[^ ]* [^ ]* [^ ]* /, "") }
+    FILENAME == ARGV[1] { there[$0]; next }
+    FILENAME == ARGV[2] && content == "-" { there[$0]; next }
+    !($0 in there) { print }' "$1" "$folder/files" "$state/placing" > "$work/gone" || return 1
   while read -r digest mode content path; do
-    if [ ! "$path" ] || [ "$content" = - ] || grep -qxF -- "$digest $mode $path" "$work/known"; then
+    if [ ! "$path" ] || [ "$content" = - ] || grep -qxF -- "$digest $mode $path" "$work/known" ||
+      is_so "$digest" "$mode" "$path"; then
       continue
     fi
-    replace "$digest" "$mode" "${content#.}" "$path" || return 1
+    note "$path" && replace "$digest" "$mode" "${content#.}" "$path" || result=1
   done < "$1"
-  awk 'NF > 3 && $3 != "-"' "$work/before" | cut -d ' ' -f 4- | sort -u > "$work/taken"
-  cut -d ' ' -f 4- "$1" > "$work/paths"
   while read -r path; do
-    grep -qxF -- "$path" "$work/paths" && continue
-    rm -f "$path" && echo "removed $path" >&2 || return 1
+    [ ! -d "$path" ] || continue
+    rm -f -- "$path" "${path%/*}/.${path##*/}.osm-new" && echo "removed $path" >&2 || result=1
     # The empty folder of a registry would hide the one for all of them.
     case "$path" in
       /etc/containerd/certs.d/*) rmdir --ignore-fail-on-non-empty "${path%/*}" 2> /dev/null ;;
     esac
-  done < "$work/taken"
+  done < "$work/gone"
+  [ "$result" = 0 ] || return 1
   # What is taken is as in the new list, and anything else as it was.
   awk '
     NF < 4 { next }
@@ -99,16 +126,17 @@ follow() {
   rm -f "$state/content"
   ask "$document" --header @"$folder/header" | value cloud-config > "$work/encoded" &&
     base64 -d < "$work/encoded" > "$work/document" && list "$work/document" > "$work/list" || return 1
-  : > "$work/behind"
+  : > "$work/behind" || return 1
   if [ -s "$work/list" ]; then
+    local taken=''
     case "$(tail -n 1 "$work/list")" in
       'end Reload') place "$work/list" || return 1 ;;
-      'end Report') ;;
+      'end Report') taken=1 ;;
       *) return 1 ;;
     esac
-    # The lines of one list alone, without this script, with which the machine goes on.
-    { without_content "$work/list" others; without_content "$folder/files" others; } | sort | uniq -u |
-      cut -d ' ' -f 3- | sort -u | grep -vxF /opt/bin/osm-machine > "$work/behind"
+    # The lines of one list alone.
+    compared "$taken" "$work/list" "$folder/files" | sort | uniq -u | cut -d ' ' -f 3- | sort -u > "$work/behind" ||
+      return 1
   elif ! grep -q '^#cloud-config\|^{"ignition"' "$work/document"; then
     return 1
   fi
@@ -120,10 +148,7 @@ differing() {
   local digest mode path
   while read -r digest mode _ path; do
     [ "$path" ] && [ "$digest" != - ] || continue
-    if [ "$(stat -L --format '%a %u %g' -- "$path" 2> /dev/null)" != "$mode 0 0" ] ||
-      [ "$(sha256sum 2> /dev/null < "$path")" != "$digest  -" ]; then
-      echo "$path"
-    fi
+    is_so "$digest" "$mode" "$path" || echo "$path"
   done < "$folder/files"
 }
 
@@ -156,6 +181,12 @@ due() {
   next="$(cat "$state/next" 2> /dev/null)"
   [[ $next =~ ^[0-9]+$ ]] && [ "$next" -gt "$seconds" ] && [ "$next" -lt $((seconds + 150)) ] && return 1
   echo $((seconds + 90 + RANDOM % 60)) > "$state/next"
+  return 0
+}
+
+# is_time TEXT: whether it is a time that an API server takes.
+is_time() {
+  [[ $1 =~ ^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$ ]]
 }
 
 if [ "$document" ] && due; then
@@ -183,7 +214,7 @@ if [ ! "$reason" ]; then
 fi
 since='' begun=''
 [ -f "$state/failing" ] && read -r since begun < "$state/failing"
-if [[ $begun =~ ^[0-9]+$ ]] && [ $((seconds - begun)) -ge 900 ]; then
+if is_time "$since" && [[ $begun =~ ^[0-9]+$ ]] && [ $((seconds - 10#$begun)) -ge 900 ]; then
   message="$message; following the document has failed since $since"
 fi
 
@@ -192,10 +223,10 @@ known_status='' since='' sent=0 known=''
 if [ -f "$state/last" ]; then
   { read -r known_status since sent; read -r known; } < "$state/last"
 fi
-[ "$status" = "$known_status" ] && [ "$since" ] || since="$now"
+[ "$status" = "$known_status" ] && is_time "$since" || since="$now"
 [[ $sent =~ ^[0-9]+$ ]] || sent=0
-age=$((seconds - sent))
-if [ "$reason $message" = "$known" ] && [ "$age" -ge 0 ] && [ "$age" -lt 3600 ]; then
+age=$((seconds - 10#$sent))
+if [ "$reason $message" = "$known" ] && [ "$age" -ge 0 ] && [ "$age" -lt 3500 ]; then
   exit 0
 fi
 printf '{"status":{"conditions":[{"type":"DocumentApplied","status":"%s","reason":"%s","message":"%s","lastHeartbeatTime":"%s","lastTransitionTime":"%s"}]}}' \
