@@ -154,7 +154,8 @@ pub(super) fn files(valid: &ValidInput<'_>, updates: MachineUpdates, token: &str
     own.into_iter().chain(header).chain(units).collect()
 }
 
-/// Returns the list of all files. It has digests of secrets, so it is in no stored config.
+/// Returns the list of all files. It has digests of secrets, so it is in no stored config with
+/// markers.
 pub(super) fn list(
     half: &ConfigHalf,
     utility: ProvisioningUtility,
