@@ -256,6 +256,15 @@ fn what_is_read_again_without_a_restart_is_put_into_place_and_the_rest_is_named(
         let (_, reason, _) = reported(&root).expect("it differs");
         assert_eq!(reason, "FilesDiffer");
         assert_eq!(root.read(HOSTS), "");
+        // Another file changes.
+        let both = of(|it| {
+            mirror(it, "registry.example");
+            mirror(it, "other.example");
+        });
+        publish(&root, &both, "4");
+        assert_eq!(reported(&root), None, "it still differs");
+        assert!(root.at(&HOSTS.replace("registry", "other")).exists());
+        assert_eq!(root.read(HOSTS), "", "it stays as somebody has made it");
     }
 }
 

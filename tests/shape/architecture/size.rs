@@ -42,7 +42,7 @@ const TESTS: &[(&str, usize)] = &[
     ("tests/install", 3609),
     ("tests/kkp", 70),
     ("tests/pages", 869),
-    ("tests/readers", 5685),
+    ("tests/readers", 5694),
     ("tests/rendering", 1130),
     ("tests/shape", 5071),
     ("tests/simulation", 2218),

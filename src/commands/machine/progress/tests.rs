@@ -152,6 +152,12 @@ fn a_machine_that_reports_says_how_it_differs_from_its_document() {
     };
     let since = Some("2026-03-01T08:00:00Z".to_owned());
     node.applied = Some(("False".to_owned(), since, "files differ".to_owned()));
+    let mut behind = observed.clone();
+    if let Known::Is(Some(node)) = &mut behind.node {
+        node.is_behind = true;
+    }
+    let waits = super::progress(&behind).steps;
+    assert_eq!(waits.last().unwrap().state, State::Waiting);
     let progress = progress(&observed);
     let step = progress.steps.last().unwrap();
     assert_eq!((step.step, step.state), (APPLIED, State::Failed));
