@@ -16,7 +16,9 @@ use crate::client::response_filter;
 
 /// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
 const PAGE: u32 = 100;
-/// The maximum number of pages. At 50 objects per page, this is enough for 50,000 objects.
+/// The maximum number of objects of a list, and of its pages: a page may have fewer objects than
+/// were asked for.
+const OBJECTS_MAX: usize = 50_000;
 const PAGES_MAX: usize = 1_000;
 
 /// The maximum weight of a list that is kept as a whole. 10,000 WorkerClusters take 80 MiB.
@@ -29,8 +31,8 @@ struct TooLarge;
 
 /// The error for a list that does not end.
 #[derive(Debug, thiserror::Error)]
-#[error("the list has not ended after {PAGES_MAX} pages")]
-struct Endless;
+#[error("the list has not ended after {0} pages")]
+struct Endless(usize);
 
 /// The objects of a list, or of one of its pages.
 #[derive(Clone, Debug)]
@@ -111,6 +113,8 @@ pub fn is_forbidden(error: &kube::Error) -> bool {
 pub struct Pages {
     params: ListParams,
     asked: usize,
+    /// How many pages are read at most.
+    most: usize,
     is_complete: bool,
     version: Option<String>,
 }
@@ -121,8 +125,18 @@ impl Pages {
         Self {
             params: params.limit(objects),
             asked: 0,
+            most: OBJECTS_MAX.div_ceil(objects as usize).min(PAGES_MAX),
             is_complete: false,
             version: None,
+        }
+    }
+
+    /// Reads at most this number of pages: a longer list is none that the caller has a use for.
+    #[must_use]
+    pub fn at_most(self, pages: usize) -> Self {
+        Self {
+            most: pages,
+            ..self
         }
     }
 
@@ -179,8 +193,8 @@ impl Pages {
     }
 
     fn has_more(&mut self) -> Result<bool, kube::Error> {
-        if self.asked == PAGES_MAX {
-            return Err(kube::Error::Service(Endless.into()));
+        if self.asked >= self.most {
+            return Err(kube::Error::Service(Endless(self.most).into()));
         }
         self.asked += 1;
         Ok(!self.is_complete)
@@ -213,6 +227,7 @@ impl Pages {
         match &mut self.params.limit {
             Some(objects @ 2..) if response_filter::is_page_too_large(&error) => {
                 *objects /= 2;
+                self.most = (self.most * 2).min(PAGES_MAX);
                 Ok(())
             }
             _ => Err(error),
@@ -359,6 +374,12 @@ mod tests {
         let error = names(client).await.unwrap_err();
         assert!(format!("{error:?}").contains("Endless"), "{error:?}");
         assert_eq!(asked.load(Ordering::Relaxed), PAGES_MAX);
+    }
+
+    #[test]
+    fn smaller_pages_may_be_more_of_them() {
+        let pages = [1, 10, 50, 100, 500].map(|objects| Pages::of(ListParams::default(), objects));
+        assert_eq!(pages.map(|it| it.most), [1_000, 1_000, 1_000, 500, 100]);
     }
 
     #[tokio::test]

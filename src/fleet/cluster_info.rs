@@ -33,6 +33,8 @@ const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 const KUBECONFIG_KIB_MAX: usize = 256;
 /// The page size of endpoint slices. Each has at most 1,000 endpoints, and usually one.
 const PAGE: u32 = 10;
+/// The number of such pages: the API server has a slice for each family of addresses.
+const PAGES: usize = 10;
 
 /// What stands for the fetcher's token in a plan for a cluster that has not been served yet.
 const NO_TOKEN: &str = "the token that the cluster will issue";
@@ -297,7 +299,7 @@ async fn ready_endpoint(
 ) -> Result<Option<String>, ClusterInfoError> {
     let slices: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client.clone(), "default");
     let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
-    let mut pages = Pages::of(of_kubernetes, PAGE);
+    let mut pages = Pages::of(of_kubernetes, PAGE).at_most(PAGES);
     let mut first = None;
     while let Some(page) = pages.next(&slices).await.map_err(|source| {
         let what = "the endpoints of the API server";

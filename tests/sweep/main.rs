@@ -26,6 +26,7 @@ mod persistent_failures;
 mod policies;
 mod quarantine;
 mod races;
+mod registrations;
 mod registry;
 mod replicas;
 mod rest;

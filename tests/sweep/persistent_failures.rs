@@ -317,3 +317,32 @@ async fn what_waits_for_too_long_is_not_served_and_says_for_what() {
     assert_eq!(served(), ["True", "AllServed"]);
     process.stop().await;
 }
+
+/// What a reconcile records that was not sent during an outage is no new beginning.
+#[tokio::test(start_paused = true)]
+async fn who_waits_through_an_outage_has_waited_meanwhile() {
+    const MOMENT: Duration = Duration::from_secs(15);
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    world.deploy("berlin", "workers");
+    let process = world.start_settled().await;
+    let provisioning = ("secrets", "cloud-init-settings", PROVISIONING);
+    scenarios::change(berlin, provisioning, |it| {
+        it["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    });
+    Scenario::Provisioning.happen(&world).await;
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    let outage = berlin.inject(Matcher::any(), Fault::ConnectionRefused);
+    berlin.close_watches();
+    tokio::time::sleep(MOMENT).await;
+    world.add_profile("berlin", "v1.0.7", "third\n");
+    tokio::time::sleep(MOMENT).await;
+    let own = world.own("berlin");
+    let reason = &own["status"]["machineDeployments"][0]["reason"];
+    assert_eq!(reason, "AwaitingCluster");
+    berlin.clear_fault(outage);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let served = condition(&world, "berlin", "MachineDeploymentsServed");
+    assert_eq!(served, ["False", "SomeNotServed"]);
+    process.stop().await;
+}

@@ -134,8 +134,7 @@ impl Served {
             return false;
         };
         let principal = access.principal();
-        // A credential that fails already is replaced as one that is unknown.
-        if principal.is_none() || principal != attempt.principal || attempt.health.is_wrong() {
+        if principal.is_none() || principal != attempt.principal {
             return false;
         }
         let Ok(transport) = (self.shared.connector)(&access, &policy.access) else {

@@ -105,7 +105,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::by(
         (0, "endless-list"),
-        "the list has not ended after 1000 pages",
+        "the list has not ended after 500 pages",
         |_, attacker| {
             on_list(attacker, MACHINE_DEPLOYMENTS, endless_list()?);
             Ok(())
@@ -165,7 +165,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     Attack::by(
         (1, "endless-tokens"),
-        "the list has not ended after 1000 pages",
+        "the list has not ended after 100 pages",
         |_, attacker| {
             on_list_of_tokens(attacker, endless_tokens());
             Ok(())
@@ -173,7 +173,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::by(
         (2, "endless-endpoints"),
-        "the list has not ended after 1000 pages",
+        "the list has not ended after 10 pages",
         |_, attacker| {
             let announced = Matcher::on(&[Verb::Get], "configmaps");
             attacker
