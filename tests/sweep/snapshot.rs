@@ -11,7 +11,9 @@ use fake_cluster::{Cluster, object};
 use osm::{
     api::{
         config::OperatingSystemConfigSpec,
-        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MACHINES_BEHIND, MADE_FOR, TEMPLATE},
+        names::{
+            CONTENT, INPUT_DIGESTS, INPUTS, KUBECONFIG_KEY, MACHINES_BEHIND, MADE_FOR, TEMPLATE,
+        },
     },
     plan::{
         desired::{config_digest, secret_digest},
@@ -171,6 +173,7 @@ impl Secrets {
                 for key in [
                     CONTENT,
                     INPUTS,
+                    INPUT_DIGESTS,
                     TEMPLATE,
                     // The machines' past is not that of a world without faults.
                     MACHINES_BEHIND,

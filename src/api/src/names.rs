@@ -43,6 +43,8 @@ pub const MADE_FOR_ANNOTATIONS: &str = "k8c.io/mdannotations-hash";
 pub const MADE_FOR_PROFILE_VERSION: &str = "k8c.io/osp-version";
 /// Annotation of objects that we create: the digest of all inputs.
 pub const INPUTS: &str = "operatingsystemmanager.k8c.io/inputs";
+/// Annotation of provisioning Secrets: short keyed digests of single inputs, by name.
+pub const INPUT_DIGESTS: &str = "operatingsystemmanager.k8c.io/input-digests";
 /// Annotation of objects that we create: the keyed digest of the object's bytes.
 pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
 /// Annotation of objects that we create: the document or object that is close to the maximum size

@@ -404,7 +404,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
         annotations.remove(KEPT);
         annotations.extend(provenance.annotations(&wanted.content));
     }
-    annotations.extend(wanted.about_machines.clone());
+    annotations.extend(wanted.more_annotations.clone());
     Secret {
         metadata,
         data: Some(BTreeMap::from([(

@@ -9,15 +9,15 @@ use kube_core::ResourceExt as _;
 use super::{
     desired::{Desired, provisioning_digest, stored_for},
     digest::Digest,
+    input_digests,
     observed::{Observed, Seen},
-    provenance::Provenance,
     records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
     validate::Deployment,
 };
 use osm_api::{
     change::Class,
     names::{
-        CONTENT, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
+        CONTENT, INPUT_DIGESTS, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
         MADE_FOR_PROFILE_VERSION,
     },
     worker_cluster::MachineUpdates,
@@ -79,7 +79,7 @@ pub fn behind(
     };
     let class = class(&effects);
     let (class, parts) = if !effects.is_empty() && class >= before.0 {
-        let cause = cause(&desired.provenance, stored);
+        let cause = cause(desired, stored);
         (class, format!("{cause} {}", greatest_parts(&effects)))
     } else {
         before
@@ -94,15 +94,23 @@ pub fn behind(
 }
 
 /// Returns what asks for the new document, as far as the annotations of the existing one tell.
-fn cause(provenance: &Provenance, stored: Option<&Seen>) -> String {
+fn cause(desired: &Desired, stored: Option<&Seen>) -> String {
     let was = |key| stored.and_then(|it| it.annotation(key));
-    let version = &provenance.profile_version;
+    let version = &desired.provenance.profile_version;
     if was(MADE_FOR_PROFILE_VERSION) != Some(version) {
-        format!("profile {version} changes")
-    } else if was(MADE_FOR_ANNOTATIONS) != Some(&provenance.annotations_hash) {
-        "annotations change".to_owned()
-    } else {
-        "settings change".to_owned()
+        return format!("profile {version} changes");
+    }
+    if was(MADE_FOR_ANNOTATIONS) != Some(&desired.provenance.annotations_hash) {
+        return "annotations change".to_owned();
+    }
+    let Some(before) = was(INPUT_DIGESTS) else {
+        return "settings change".to_owned();
+    };
+    match input_digests::changed(before, &desired.input_digests).as_slice() {
+        [] => "this release changes".to_owned(),
+        [only] => format!("{only} changes"),
+        [first, second] => format!("{first} and {second} change"),
+        [first, second, more @ ..] => format!("{first}, {second} and {} more change", more.len()),
     }
 }
 

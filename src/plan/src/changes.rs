@@ -27,7 +27,7 @@ use super::{
 use osm_api::{
     config::OperatingSystemConfigSpec,
     names::{
-        CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MACHINES_BEHIND,
+        CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, INPUT_DIGESTS, KEPT, KUBECONFIG_KEY, MACHINES_BEHIND,
         MACHINES_MADE_FROM, MADE_FOR_REVISION,
     },
 };
@@ -48,10 +48,9 @@ pub struct SecretWanted {
     pub made_for: String,
     /// The annotations; `None` for Secrets that are updated in place.
     pub provenance: Option<Provenance>,
-    /// Annotations about the machines: what they were created from, and how far they are behind.
-    /// They are stored on the kubelet kubeconfig, which no rotation deletes. What is not here is
-    /// kept.
-    pub about_machines: BTreeMap<String, String>,
+    /// More annotations: of the kubelet's kubeconfig, which no rotation deletes, those about the
+    /// machines; of the provisioning Secret, the digests of inputs. What is not here is kept.
+    pub more_annotations: BTreeMap<String, String>,
 }
 
 /// A Secret whose existing bytes are kept.
@@ -128,6 +127,7 @@ pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
         let planner = DocumentPlanner {
             names: &desired.names,
             provenance: &desired.provenance,
+            input_digests: &desired.input_digests,
         };
         changes.extend(planner.documents(documents, observed));
     }
@@ -143,7 +143,7 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         content: content.clone(),
         made_for: desired.provenance.made_for.clone(),
         provenance: None,
-        about_machines: about_machines(desired, observed),
+        more_annotations: about_machines(desired, observed),
     };
     change_in_place(wanted, observed.kubelet_kubeconfig.as_ref())
 }
@@ -161,7 +161,7 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
         content: content.clone(),
         made_for: desired.provenance.made_for.clone(),
         provenance: None,
-        about_machines: BTreeMap::new(),
+        more_annotations: BTreeMap::new(),
     };
     change_in_place(wanted, seen)
 }
@@ -170,7 +170,8 @@ fn change_in_place(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> 
     match seen {
         None => Some(Change::CreateSecret(wanted)),
         Some(seen)
-            if seen.content == wanted.content && has_annotations(seen, &wanted.about_machines) =>
+            if seen.content == wanted.content
+                && has_annotations(seen, &wanted.more_annotations) =>
         {
             None
         }
@@ -190,6 +191,7 @@ fn about_machines(desired: &Desired, observed: &Observed) -> BTreeMap<String, St
 struct DocumentPlanner<'a> {
     names: &'a osm_api::names::DerivedNames,
     provenance: &'a Provenance,
+    input_digests: &'a str,
 }
 
 impl DocumentPlanner<'_> {
@@ -197,6 +199,11 @@ impl DocumentPlanner<'_> {
         let config = self.config(documents.config, observed.config.as_ref());
         let (data, content) = documents.provisioning;
         let provisioning = self.document(&self.names.provisioning, data.into_secret(), content);
+        let input_digests = (INPUT_DIGESTS.to_owned(), self.input_digests.to_owned());
+        let provisioning = SecretWanted {
+            more_annotations: [input_digests].into(),
+            ..provisioning
+        };
         let provisioning = change_secret(provisioning, observed.provisioning.as_ref());
         let (data, content) = documents.bootstrap;
         let bootstrap = self.document(&self.names.bootstrap, data.into_secret(), content);
@@ -250,7 +257,7 @@ impl DocumentPlanner<'_> {
             content,
             made_for: self.provenance.made_for.clone(),
             provenance: Some(self.provenance.clone()),
-            about_machines: BTreeMap::new(),
+            more_annotations: BTreeMap::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::{
     bootstrap::{TokenPlan, kubeconfig_meaning},
     digest::{Digest, DigestKey},
+    input_digests,
     observed::{Observed, Seen},
     provenance::Provenance,
     records::Behind,
@@ -77,6 +78,8 @@ pub struct Desired {
     /// owner starts them, nor of machines whose document contains the kubelet's kubeconfig, because
     /// it changes with every token.
     pub compares_machines: bool,
+    /// The annotation with the digests of the document's inputs.
+    pub input_digests: String,
     /// How far machines are behind once everything is written, if a document was replaced.
     pub behind: Option<Behind>,
 }
@@ -131,6 +134,7 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
         }),
         machines_key: (replaces && compares_machines).then(|| key.digest([&b"machines"[..]])),
         compares_machines,
+        input_digests: input_digests::record(deployment),
         behind: None,
     }
 }

@@ -15,6 +15,7 @@ pub mod default_profile;
 pub mod desired;
 pub mod digest;
 pub mod found;
+mod input_digests;
 pub mod invalid;
 pub mod machine_access;
 pub mod machine_rollout;

@@ -147,7 +147,7 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
                 let annotations =
                     provenance.map(|provenance| provenance.annotations(&wanted.content));
                 let mut annotations = annotations.unwrap_or_default();
-                annotations.extend(wanted.about_machines);
+                annotations.extend(wanted.more_annotations);
                 let current = seen(&wanted.name, &wanted.content, annotations);
                 *secret(observed, &wanted.name) = Some(current);
             }

@@ -271,14 +271,7 @@ fn provenance(deployment: &Deployment, template: Option<Digest>) -> Provenance {
     ];
     for (registry, credential) in &*deployment.registry_credentials {
         parts.push(registry.as_bytes());
-        for part in [
-            &credential.username,
-            &credential.password,
-            &credential.auth,
-            &credential.identity_token,
-        ] {
-            parts.push(part.expose().as_bytes());
-        }
+        parts.extend(credential.parts().map(|part| part.expose().as_bytes()));
     }
     parts.extend(kubeconfig.as_ref().map(|kubeconfig| kubeconfig.as_bytes()));
     if let Some(own) = &deployment.own_fetch_token {

@@ -80,6 +80,19 @@ pub struct RegistryCredential {
     pub identity_token: SecretText,
 }
 
+impl RegistryCredential {
+    /// Returns all that identifies it.
+    pub fn parts(&self) -> [&SecretText; 4] {
+        let Self {
+            username,
+            password,
+            auth,
+            identity_token,
+        } = self;
+        [username, password, auth, identity_token]
+    }
+}
+
 impl fmt::Debug for RenderInput<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

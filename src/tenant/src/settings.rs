@@ -2,7 +2,7 @@
 //! overridden by a WorkerCluster's spec. They are validated once, and passed by value.
 
 mod credential_providers;
-mod in_use;
+pub mod in_use;
 mod taints;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};

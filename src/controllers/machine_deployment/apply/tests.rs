@@ -13,7 +13,7 @@ fn wanted(provenance: Option<Provenance>) -> SecretWanted {
         content: Digest::from_annotation("digest"),
         made_for: "kube-system/md".to_owned(),
         provenance,
-        about_machines: BTreeMap::new(),
+        more_annotations: BTreeMap::new(),
     }
 }
 

@@ -4,16 +4,18 @@ use super::*;
 use crate::{
     behind::{behind, left_to_others, replaced},
     digest::Digest,
+    input_digests,
     records::{Behind, MadeFrom},
 };
 use osm_api::{
     change::Class,
     names::{
-        CONTENT, MACHINE_UPDATES, MACHINES_BEHIND, MACHINES_MADE_FROM, MADE_FOR_ANNOTATIONS,
-        MADE_FOR_PROFILE_VERSION, REVISION,
+        CONTENT, INPUT_DIGESTS, MACHINE_UPDATES, MACHINES_BEHIND, MACHINES_MADE_FROM,
+        MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION, REVISION,
     },
-    worker_cluster::MachineReplacement,
+    worker_cluster::{MachineReplacement, WorkerClusterSpec},
 };
+use osm_render::input::RegistryCredential;
 use osm_rules::effect::Effect;
 
 fn effect(class: Class, part: &str) -> Effect {
@@ -59,9 +61,9 @@ fn recorded(found: &Found) -> (Class, String) {
     (class, parts)
 }
 
-/// A class that changed settings take.
+/// A class that another text takes under the profile's version of before.
 fn is(class: Class, parts: &str) -> (Class, String) {
-    (class, format!("settings change {parts}"))
+    (class, format!("the profile's content changes {parts}"))
 }
 
 #[test]
@@ -127,6 +129,108 @@ fn a_change_names_what_asked_for_it() {
         let found = changed(&found, "second", Some(&[effect(RELOAD, "a")]));
         assert_eq!(recorded(&found), (RELOAD, expected.to_owned()));
     }
+}
+
+/// Changes settings of a found state, each by its field of a WorkerCluster's spec.
+fn set(found: &mut Found, mut settings: Value) {
+    settings["kubeconfigSecretRef"] = json!({"name": "a"});
+    let spec: WorkerClusterSpec = serde_json::from_value(settings).unwrap();
+    let changed = TenantSettings::default().with(&spec).unwrap();
+    found.settings = Ok(Arc::new(changed));
+}
+
+#[test]
+fn a_change_names_the_settings_that_asked_for_it() {
+    let mut first = a_found();
+    first.profile = Ok(a_profile("{{ PauseImage }}"));
+    let first = written(changes_of(&first), first);
+    let another_image = json!({"pauseImage": "a/b:1"});
+    for (more, expected) in [
+        (json!({}), "spec.pauseImage changes"),
+        (
+            json!({"registryMirrors": {"docker.io": ["https://a.example"]}}),
+            "spec.pauseImage and spec.registryMirrors change",
+        ),
+        (
+            json!({"noProxy": ".a", "httpProxy": "http://a.example:1", "clusterDNS": ["1.1.1.1"]}),
+            "spec.clusterDNS, spec.httpProxy and 2 more change",
+        ),
+    ] {
+        let mut found = first.clone();
+        let mut spec = another_image.clone();
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        set(&mut found, spec);
+        let found = written(planned(&found, Some(&[effect(RELOAD, "a")])), found);
+        assert_eq!(recorded(&found), (RELOAD, format!("{expected} a")));
+        // Back to what is built in.
+        let mut back = found.clone();
+        back.settings = first.settings.clone();
+        let back = written(planned(&back, Some(&[effect(Class::Drain, "b")])), back);
+        assert_eq!(recorded(&back), (Class::Drain, format!("{expected} b")));
+    }
+    // As an older release wrote it.
+    let mut unknown = first.clone();
+    let provisioning = unknown.observed.provisioning.as_mut().unwrap();
+    let annotations = provisioning.metadata.annotations.as_mut().unwrap();
+    assert!(annotations.remove(INPUT_DIGESTS).is_some());
+    set(&mut unknown, another_image);
+    let unknown = written(planned(&unknown, Some(&[effect(RELOAD, "a")])), unknown);
+    assert_eq!(recorded(&unknown), (RELOAD, "settings change a".to_owned()));
+}
+
+#[test]
+fn what_of_the_cluster_has_changed_is_named() {
+    let first = a_found();
+    let digests = |found: &Found| wanted(found).input_digests;
+    let credential = RegistryCredential {
+        password: SecretText::new("secret"),
+        ..RegistryCredential::default()
+    };
+    let credentials = BTreeMap::from([("docker.io".to_owned(), credential)]);
+    let info = ClusterInfo::clone(&first.cluster_info);
+    let with = |info: ClusterInfo| Found {
+        cluster_info: Arc::new(info),
+        ..first.clone()
+    };
+    for (found, expected) in [
+        (
+            with(ClusterInfo {
+                fetch_token: SecretText::new("another"),
+                ..info.clone()
+            }),
+            "the token of machines",
+        ),
+        (
+            with(ClusterInfo {
+                api_server: "https://10.0.0.2:6443".to_owned(),
+                ..info
+            }),
+            "the API server's address",
+        ),
+        (
+            Found {
+                kubeconfig_ca: Arc::from(*b"CB"),
+                ..first.clone()
+            },
+            "the certificate authority",
+        ),
+        (
+            Found {
+                registry_credentials: Arc::new(credentials),
+                ..first.clone()
+            },
+            "credentials of registries",
+        ),
+    ] {
+        let names = input_digests::changed(&digests(&first), &digests(&found));
+        assert_eq!(names, [expected]);
+    }
+    assert_eq!(
+        input_digests::changed(&digests(&first), &digests(&first)),
+        [""; 0]
+    );
 }
 
 const RELOAD: Class = Class::Reload;

@@ -49,6 +49,13 @@ const SETTINGS: [(&str, &str); 19] = [
     ("variables", "variables"),
 ];
 
+/// Returns the field of a WorkerCluster's spec with a setting of this name; the name itself if it
+/// has none.
+pub fn field_of_spec(key: &str) -> &str {
+    let known = SETTINGS.iter().find(|(_, known)| *known == key);
+    known.map_or(key, |(name, _)| name)
+}
+
 impl TenantSettings {
     /// Returns these settings of a tenant with the place where each was set: its WorkerCluster, the
     /// fleet's defaults or this program.
