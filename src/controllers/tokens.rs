@@ -4,7 +4,7 @@
 //! and as often as the cluster info is read. A list of their metadata shows which were deleted or
 //! changed, and only the changed ones are read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -25,6 +25,13 @@ use crate::tenant::mode::Right;
 
 /// The page size of tokens. Each has about 600 bytes.
 const PAGE: u32 = 500;
+/// What the data of all of them may take. That of 10,000 tokens takes 2 MiB.
+const LIST_MIB_MAX: usize = 16;
+
+/// The error for tokens that take more.
+#[derive(Debug, thiserror::Error)]
+#[error("the bootstrap tokens take more than {LIST_MIB_MAX} MiB")]
+struct TooLarge;
 
 /// Lists the tokens of all machine deployments. If one has two, the token that is valid for longer
 /// is kept, and the other is deleted if the mode allows it.
@@ -37,8 +44,14 @@ pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let api = api(&worker);
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
+    let mut bytes = 0;
     while let Some(page) = pages.next(&guarded).await? {
         for secret in page.objects {
+            let data = secret.data.iter().flat_map(BTreeMap::values);
+            bytes += data.map(|value| value.0.len()).sum::<usize>();
+            if bytes > LIST_MIB_MAX << 20 {
+                return Err(kube::Error::Service(TooLarge.into()));
+            }
             keep_newest(context, &api, &secret).await?;
         }
     }

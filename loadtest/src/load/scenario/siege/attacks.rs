@@ -165,7 +165,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     Attack::by(
         (1, "endless-tokens"),
-        "the list has not ended after 100 pages",
+        "the bootstrap tokens take more than 16 MiB",
         |_, attacker| {
             on_list_of_tokens(attacker, endless_tokens());
             Ok(())
