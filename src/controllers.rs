@@ -17,6 +17,7 @@ pub mod join;
 pub mod join_check;
 pub mod machine_deployment;
 pub mod machine_deployment_index;
+pub mod machine_reports;
 pub mod machine_rollout;
 pub mod object_cache;
 pub mod orphans;

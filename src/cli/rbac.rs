@@ -15,6 +15,8 @@ pub(super) enum Role {
     WorkerAdoption,
     /// In a worker cluster: for a token for each machine deployment
     WorkerNodeCredentials,
+    /// In a worker cluster: to say what machines report of themselves
+    WorkerMachineReports,
     /// In a worker cluster: to renew the token in the kubeconfig
     WorkerTokenRenewal,
     /// In the management cluster: the manager's account and roles
@@ -33,6 +35,9 @@ pub(super) fn run(role: Role) -> anyhow::Result<ExitCode> {
         Role::WorkerAdoption => include_str!("../../manifests/rbac/worker-adoption.yaml"),
         Role::WorkerNodeCredentials => {
             include_str!("../../manifests/rbac/worker-node-credentials.yaml")
+        }
+        Role::WorkerMachineReports => {
+            include_str!("../../manifests/rbac/worker-machine-reports.yaml")
         }
         Role::WorkerTokenRenewal => include_str!("../../manifests/rbac/worker-token-renewal.yaml"),
         Role::Management => include_str!("../../manifests/rbac/management.yaml"),

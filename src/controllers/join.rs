@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     context::Context,
     join_check::{self, SECOND_TRY},
-    tokens,
+    machine_reports, tokens,
 };
 use crate::api::{condition::ConditionType, reason::Reason};
 use crate::client::jitter;
@@ -29,6 +29,7 @@ pub async fn keep(context: &Context) {
         tokio::select! {
             () = sleep_until(due) => {
                 Box::pin(check_prerequisites(context)).await;
+                Box::pin(machine_reports::read(context)).await;
                 due = Instant::now() + jitter::around(interval);
             }
             () = context.join_checks.is_due(), if is_rested => {}

@@ -14,7 +14,7 @@ use crate::api::{
 };
 use crate::client::tenant_status::TenantStatus;
 use crate::telemetry::metrics::{
-    Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
+    Connection, CredentialState, MachineState, Metrics, Outcome, ReportState, TenantState,
 };
 use crate::tenant::{
     report::{ConditionState, Report},
@@ -29,6 +29,7 @@ struct FleetCounts {
     machine_deployments: BTreeMap<&'static str, usize>,
     kubeconfigs: BTreeMap<&'static str, usize>,
     machines: BTreeMap<&'static str, usize>,
+    reports: BTreeMap<&'static str, usize>,
 }
 
 /// Sets the gauges of the fleet from the tenants' current status.
@@ -61,6 +62,9 @@ impl FleetCounts {
             if let Some(state) = machines(report) {
                 *self.machines.entry(state.as_str()).or_default() += 1;
             }
+            if let Some(state) = reports(report) {
+                *self.reports.entry(state.as_str()).or_default() += 1;
+            }
             connection(report)
         })
     }
@@ -79,6 +83,9 @@ impl FleetCounts {
         }
         for &state in MachineState::ALL {
             metrics.set_machine_rollout(state, of(&self.machines, state.as_str()));
+        }
+        for &state in ReportState::ALL {
+            metrics.set_reporting(state, of(&self.reports, state.as_str()));
         }
     }
 }
@@ -162,6 +169,16 @@ fn machines(report: &Report) -> Option<MachineState> {
         Reason::ChangeAboveLimit => Some(MachineState::AboveLimit),
         Reason::MachinesHeldUp => Some(MachineState::HeldUp),
         Reason::MachineRolloutFailed => Some(MachineState::Failed),
+        _ => None,
+    }
+}
+
+fn reports(report: &Report) -> Option<ReportState> {
+    let found = report.findings.get(&ConditionType::DocumentsApplied)?;
+    match found.reason {
+        Reason::DocumentsApplied => Some(ReportState::Applied),
+        Reason::MachinesDiffer => Some(ReportState::Differ),
+        Reason::MachinesBehind => Some(ReportState::Behind),
         _ => None,
     }
 }
@@ -277,6 +294,8 @@ mod tests {
         counts.count(&tenant_status(ConditionType::MachinesCurrent, above));
         let held_up = ConditionState::wrong(Reason::MachinesHeldUp, "");
         counts.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
+        let differ = ConditionState::wrong(Reason::MachinesDiffer, "");
+        counts.count(&tenant_status(ConditionType::DocumentsApplied, differ));
         let alone = ConditionState::well(Reason::MachinesLeftAlone);
         counts.count(&tenant_status(ConditionType::MachinesCurrent, alone));
         let metrics = Metrics::new();
@@ -289,7 +308,9 @@ mod tests {
             r#"osm_machine_rollout_tenants{state="above_limit"} 1"#,
             r#"osm_machine_rollout_tenants{state="held_up"} 1"#,
             r#"osm_machine_rollout_tenants{state="outdated"} 0"#,
-            r#"osm_tenants{state="engaging"} 5"#,
+            r#"osm_reporting_tenants{state="differ"} 1"#,
+            r#"osm_reporting_tenants{state="applied"} 0"#,
+            r#"osm_tenants{state="engaging"} 6"#,
         ] {
             assert!(page.lines().any(|found| found == line), "{line}: {page}");
         }

@@ -24,7 +24,7 @@ use prometheus_client::registry::Registry;
 
 pub use self::labels::{
     Attempted, ClusterKind, CodeClass, Component, Connection, CredentialState, Document, Fence,
-    JoinCheck, MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind,
+    JoinCheck, MachineState, Outcome, Paused, RenderResult, ReportState, RolloutState, SecretKind,
     TemplateLimit, TenantState, Trigger, Verb, Verdict, Webhook,
 };
 pub use self::pending::Pending;
@@ -235,6 +235,11 @@ impl Metrics {
     /// Sets the number of tenants in this state of replacing machines.
     pub fn set_machine_rollout(&self, state: MachineState, count: usize) {
         set(&self.0.clusters.machines, &state, count);
+    }
+
+    /// Sets the number of tenants whose machines report this.
+    pub fn set_reporting(&self, state: ReportState, count: usize) {
+        set(&self.0.clusters.reports, &state, count);
     }
 
     /// This replica's Lease was written, or was not.

@@ -46,6 +46,7 @@ const NOT_NEEDED: &[(&str, &str)] = &[
         "they are another manager's",
     ),
     ("operatingsystemprofiles", "they are copied once"),
+    ("nodes", "they are what machines become"),
 ];
 
 /// As any base64 will do, and any text.

@@ -26,6 +26,7 @@ mod kkp;
 mod kkp_clusters;
 mod life;
 mod links;
+mod machine_reports;
 mod machines;
 mod managers;
 mod operators;
@@ -210,6 +211,7 @@ scenarios! {
     credentials::purge_and_the_removal_of_orphans_take_credentials_along,
     machines::outdated_machines_are_replaced_one_machine_deployment_at_a_time,
     machines::a_change_above_the_limit_replaces_no_machines_until_it_is_permitted,
+    machine_reports::what_machines_report_is_a_condition,
     plan::a_plan_says_what_would_be_written_and_writes_nothing,
     plan::a_plan_knows_of_own_credentials_and_of_a_pause,
     plan::a_template_that_waits_for_its_revision_is_not_called_current,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1 as coordination;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -353,6 +353,11 @@ impl Tenant {
     /// What nodes fetch.
     pub fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.admin.clone(), CLOUD_INIT_SETTINGS)
+    }
+
+    /// The nodes of the worker cluster.
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.admin.clone())
     }
 
     /// Where the bootstrap tokens are.

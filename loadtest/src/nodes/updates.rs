@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::wait::await_condition;
+use kube::{
+    ResourceExt as _,
+    api::{Api, DeleteParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use super::changes::{REGISTRY, create_pod, of_settings, patch, state};
@@ -18,6 +21,7 @@ use super::{Params, Seen};
 use crate::machine::{Image, JOIN_TIMEOUT};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const REPORT: &str = "operatingsystemmanager.k8c.io/machine-report";
 const APPLIED: (&str, &str) = ("True", "");
 /// A change on the machine, what is reported then, and the way back.
 const CHANGES: [(&str, &str, &str); 4] = [
@@ -164,7 +168,8 @@ async fn reports(trial: &Trial, (status, message): (&str, &str)) -> anyhow::Resu
     let is_so = |node: Option<&Node>| {
         node.and_then(condition).is_some_and(|it| {
             let said = it.message.as_deref().unwrap_or_default();
-            it.status == status && said.contains(message)
+            let report = node.and_then(|it| it.annotations().get(REPORT));
+            it.status == status && said.contains(message) && report == it.reason.as_ref()
         })
     };
     let reported = await_condition(nodes, trial.machine.name(), is_so);

@@ -27,6 +27,9 @@ pub enum ConditionType {
     /// Machines were made from what machines get now, where they are replaced otherwise. `Ready`
     /// does not depend on it.
     MachinesCurrent,
+    /// Machines that follow their document report that they are as in it. Absent where none does.
+    /// `Ready` does not depend on it.
+    DocumentsApplied,
     /// Nothing of the kubeconfig expires soon. A warning: `Ready` does not depend on it.
     CredentialValid,
     /// The worker cluster was given back after its registration was removed. Absent while it is
@@ -39,7 +42,7 @@ pub enum ConditionType {
 impl ConditionType {
     /// Those of which nothing is known while the registration is not accepted. What was taken over
     /// from another manager stays taken over.
-    pub const OF_REGISTERED: [Self; 9] = [
+    pub const OF_REGISTERED: [Self; 10] = [
         Self::Connected,
         Self::Claimed,
         Self::Prepared,
@@ -48,27 +51,30 @@ impl ConditionType {
         Self::MachineDeploymentsServed,
         Self::MachinesCanJoin,
         Self::MachinesCurrent,
+        Self::DocumentsApplied,
         Self::CredentialValid,
     ];
 
     /// Those of which nothing is known while the cluster does not answer. The default profiles are
     /// in the management cluster, and the end of a credential is known.
-    pub const OF_CONNECTED: [Self; 6] = [
+    pub const OF_CONNECTED: [Self; 7] = [
         Self::Claimed,
         Self::Prepared,
         Self::NodeCredentials,
         Self::MachineDeploymentsServed,
         Self::MachinesCanJoin,
         Self::MachinesCurrent,
+        Self::DocumentsApplied,
     ];
 
     /// Those of which nothing is known while the cluster answers and is not engaged.
-    pub const OF_ENGAGED: [Self; 5] = [
+    pub const OF_ENGAGED: [Self; 6] = [
         Self::ProfilesInstalled,
         Self::NodeCredentials,
         Self::MachineDeploymentsServed,
         Self::MachinesCanJoin,
         Self::MachinesCurrent,
+        Self::DocumentsApplied,
     ];
 
     /// The name as it stands in the status.
@@ -84,6 +90,7 @@ impl ConditionType {
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
             Self::MachinesCanJoin => "MachinesCanJoin",
             Self::MachinesCurrent => "MachinesCurrent",
+            Self::DocumentsApplied => "DocumentsApplied",
             Self::CredentialValid => "CredentialValid",
             Self::Released => "Released",
             Self::Ready => "Ready",
@@ -99,7 +106,7 @@ impl ConditionType {
     pub const fn is_remark(self) -> bool {
         matches!(
             self,
-            Self::MachinesCurrent | Self::CredentialValid | Self::Released
+            Self::MachinesCurrent | Self::DocumentsApplied | Self::CredentialValid | Self::Released
         )
     }
 }

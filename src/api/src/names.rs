@@ -55,6 +55,10 @@ pub const TEMPLATE: &str = "operatingsystemmanager.k8c.io/template";
 /// Annotation of objects that we create: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 
+/// Annotation of a Node: what its machine reports, as the reason of the condition
+/// `DocumentApplied`.
+pub const MACHINE_REPORT: &str = "operatingsystemmanager.k8c.io/machine-report";
+
 /// Annotation of the kubelet's kubeconfig Secret: the document from which the machines were
 /// created. A rotation does not delete this one.
 pub const MACHINES_MADE_FROM: &str = "operatingsystemmanager.k8c.io/machines-made-from";

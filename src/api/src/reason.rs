@@ -125,7 +125,7 @@ reasons! {
         "Act on the API server's answer in the message, or run the command in it. Retried.",
     RegistrationRemoved: Error, Operator => "See [removing a registration](register.md#remove).",
     // Of ProfilesInstalled, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
-    // MachinesCurrent.
+    // MachinesCurrent, DocumentsApplied.
     NotEngaged: Pending, Nobody => "See that condition.",
     AnotherFleet: Error, Operator =>
         "Let only one of the two fleets watch the namespace (`--namespace`, `--except-namespace`). \
@@ -133,7 +133,7 @@ reasons! {
     // Of any but Registered and Adopted.
     NotRegistered: Pending, Nobody => "See `Registered`.",
     // Of Claimed, Prepared, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
-    // MachinesCurrent.
+    // MachinesCurrent, DocumentsApplied.
     NotConnected: Pending, Nobody => "See `Connected`.",
     // Of Connected.
     Healthy: Normal, Nobody => "",
@@ -270,6 +270,15 @@ reasons! {
     MachineRolloutFailed: Error, Nobody =>
         "Retried. If it stays, act on the API server's answer in the message.",
     MachinesLeftAlone: Normal, Nobody => "",
+    // Of DocumentsApplied.
+    DocumentsApplied: Normal, Nobody => "",
+    MachinesDiffer: Warning, Tenant =>
+        "`kubectl describe node`: the condition `DocumentApplied` names the files and services. Put \
+        them right, or replace the machine.",
+    MachinesBehind: Pending, Nobody => "See [replacing machines](roll-out.md#replacing-machines).",
+    NoReports: Pending, Nobody => "Machines that run begin when they are replaced.",
+    NodesForbidden: Warning, Operator =>
+        "Apply what `osm rbac worker-machine-reports` prints to the worker cluster. Retried.",
     // Of CredentialValid.
     Valid: Normal, Nobody => "",
     ExpiresSoon: Warning, Operator => "Put a new kubeconfig into the Secret.",

@@ -16,7 +16,7 @@ use crate::telemetry::{
     metrics::{
         labels::{
             Attempted, Closed, ClusterKind, CodeClass, Component, CredentialState, Document, Fence,
-            JoinCheck, MachineState, Outcome, RenderResult, RolloutState, SecretKind,
+            JoinCheck, MachineState, Outcome, RenderResult, ReportState, RolloutState, SecretKind,
             TemplateLimit, TenantState, Trigger, Verb, Verdict, Webhook,
         },
         latency::{self, Latency},
@@ -106,6 +106,7 @@ pub(super) struct Clusters {
     pub rollout: Family<RolloutState, Gauge>,
     pub rollout_paused: Gauge,
     pub machines: Family<MachineState, Gauge>,
+    pub reports: Family<ReportState, Gauge>,
     pub tasks: Gauge,
     pub memory_reserved: Gauge,
     pub memory_limit: Family<NoLabel, Gauge>,
@@ -267,6 +268,7 @@ impl Clusters {
             rollout: from_zero(registry, &reference::ROLLOUT_TENANTS),
             rollout_paused: add(registry, &reference::ROLLOUT_PAUSED, Gauge::default()),
             machines: from_zero(registry, &reference::MACHINE_TENANTS),
+            reports: from_zero(registry, &reference::REPORTING_TENANTS),
             tasks: add(registry, &reference::TASKS, Gauge::default()),
             memory_reserved: add(registry, &reference::MEMORY_RESERVED, Gauge::default()),
             memory_limit: absent(registry, &reference::MEMORY_LIMIT),

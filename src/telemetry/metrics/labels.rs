@@ -214,6 +214,18 @@ label! {
 }
 
 label! {
+    /// What the machines of a tenant report of themselves.
+    ReportState("state") {
+        /// They are as in their documents.
+        Applied = "applied",
+        /// Files of one differ, or services fail.
+        Differ = "differ",
+        /// New machines get another document.
+        Behind = "behind",
+    }
+}
+
+label! {
     /// Why a write was not sent.
     Fence("reason") {
         /// The replica's Lease might have ended before the answer.

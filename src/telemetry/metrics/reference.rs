@@ -5,8 +5,8 @@
 
 use crate::telemetry::metrics::labels::{
     Attempted, ClusterKind, CodeClass, Component, CredentialState, Document, Fence, JoinCheck,
-    MachineState, Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState,
-    Trigger, Verb, Verdict, Webhook,
+    MachineState, Outcome, RenderResult, ReportState, RolloutState, SecretKind, TemplateLimit,
+    TenantState, Trigger, Verb, Verdict, Webhook,
 };
 pub use crate::telemetry::metrics::labels::{Label, Values};
 
@@ -224,6 +224,8 @@ declare! {
         "Whether the rollout of default profiles is paused, 1 or 0");
     MACHINE_TENANTS = (GAUGE, "osm_machine_rollout_tenants", [MachineState::LABEL],
         "Tenants that have their machines replaced, by where they stand");
+    REPORTING_TENANTS = (GAUGE, "osm_reporting_tenants", [ReportState::LABEL],
+        "Tenants whose machines report whether they are as in their documents, by the worst report");
     LEASE_RENEWALS = (COUNTER, "osm_lease_renewals", [Attempted::LABEL],
         "Writes of this replica's Lease");
     LEASE_END = (MOMENT, "osm_lease_end_timestamp", [],

@@ -47,6 +47,7 @@ fn everything() -> Metrics {
     metrics.set_machine_deployments(Outcome::Served, 3000);
     metrics.set_expiring_kubeconfigs(CredentialState::Soon, 1);
     metrics.set_machine_rollout(MachineState::Outdated, 1);
+    metrics.set_reporting(ReportState::Differ, 1);
     metrics.set_rollout(RolloutState::Settling, 1);
     metrics.set_rollout_paused(Paused::Yes);
     metrics.set_tasks(9);

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use osm::api::worker_cluster::MachineUpdates;
+use osm::api::{names::MACHINE_REPORT, worker_cluster::MachineUpdates};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     cases::{Case, Change, Profile, case_of, every_case, every_profile, profile_names},
@@ -69,6 +69,9 @@ fn reported(root: &Root) -> Option<(String, String, String)> {
         found.expect(name).to_owned()
     };
     assert_eq!(field("type"), "DocumentApplied");
+    let annotations = sent.pointer("/metadata/annotations");
+    let report = annotations.and_then(|it| it.get(MACHINE_REPORT));
+    assert_eq!(report, Some(&json!(field("reason"))));
     Some((field("status"), field("reason"), field("message")))
 }
 
