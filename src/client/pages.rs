@@ -24,10 +24,10 @@ const PAGES_MAX: usize = 1_000;
 /// The maximum weight of a list that is kept as a whole. 10,000 WorkerClusters take 80 MiB.
 const LIST_MIB_MAX: usize = 256;
 
-/// The error for a list that is too large to be kept.
+/// The error for a list that is too large.
 #[derive(Debug, thiserror::Error)]
-#[error("the list takes more than {LIST_MIB_MAX} MiB of memory")]
-struct TooLarge;
+#[error("the list takes more than {0} MiB of memory")]
+struct TooLarge(usize);
 
 /// The error for a list that does not end.
 #[derive(Debug, thiserror::Error)]
@@ -74,17 +74,14 @@ where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug,
 {
     let mut pages = Pages::of(params, PAGE);
-    let mut weight = 0;
+    let mut weight = Weight::at_most(LIST_MIB_MAX);
     let mut listed = Listed {
         objects: Vec::new(),
         unreadable: Vec::new(),
         version: String::new(),
     };
     while let Some(page) = pages.next(api).await? {
-        weight += weighed(&page.objects) + weighed(&page.unreadable);
-        if weight > LIST_MIB_MAX << 20 {
-            return Err(kube::Error::Service(TooLarge.into()));
-        }
+        weight.add_page(&page)?;
         listed.objects.extend(page.objects);
         listed.unreadable.extend(page.unreadable);
         listed.version = page.version;
@@ -92,8 +89,49 @@ where
     Ok(listed)
 }
 
-fn weighed(objects: &[impl Serialize]) -> usize {
-    serde_json::to_vec(objects).map_or(0, |text| weight::of(&text))
+/// The weight of the pages of a list so far.
+#[derive(Debug)]
+pub struct Weight {
+    mib_max: usize,
+    bytes: usize,
+}
+
+impl Weight {
+    /// Creates the weight of a list that may take this much memory, in MiB.
+    pub const fn at_most(mib_max: usize) -> Self {
+        Self { mib_max, bytes: 0 }
+    }
+
+    /// Adds a page, with what cannot be decoded.
+    ///
+    /// # Errors
+    ///
+    /// The list takes more.
+    pub fn add_page<K: Serialize>(&mut self, page: &Listed<K>) -> Result<(), kube::Error> {
+        self.add(&page.objects)?;
+        self.add(&page.unreadable)
+    }
+
+    /// Adds objects.
+    ///
+    /// # Errors
+    ///
+    /// The list takes more.
+    pub fn add(&mut self, objects: &[impl Serialize]) -> Result<(), kube::Error> {
+        self.bytes += serde_json::to_vec(objects).map_or(0, |text| weight::of(&text));
+        if self.bytes > self.mib_max << 20 {
+            return Err(kube::Error::Service(TooLarge(self.mib_max).into()));
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a list failed because it has more than its caller reads.
+pub fn is_too_long(error: &kube::Error) -> bool {
+    let kube::Error::Service(cause) = error else {
+        return false;
+    };
+    cause.is::<Endless>() || cause.is::<TooLarge>()
 }
 
 /// Returns true if a list failed because its kind is not served. Nothing else can be missing in the
@@ -193,11 +231,14 @@ impl Pages {
     }
 
     fn has_more(&mut self) -> Result<bool, kube::Error> {
+        if self.is_complete {
+            return Ok(false);
+        }
         if self.asked >= self.most {
             return Err(kube::Error::Service(Endless(self.most).into()));
         }
         self.asked += 1;
-        Ok(!self.is_complete)
+        Ok(true)
     }
 
     fn decoded<K: Clone>(&mut self, list: ObjectList<DeserializeGuard<K>>) -> Listed<K> {

@@ -1,6 +1,8 @@
 //! Keeps what machines need to join: bootstrap tokens, and the right to fetch their configuration.
 //! Neither is watched, so they are read as often as the cluster info.
 
+use std::pin::pin;
+
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
@@ -22,6 +24,8 @@ pub async fn keep(context: &Context) {
     if !context.rules.join_check {
         join_check::forget(context, "--join-check is off");
     }
+    let mut listed = pin!(context.machine_deployments.wait_until_ready());
+    let mut is_listed = false;
     let mut checked: Option<Instant> = None;
     let mut due = Instant::now() + jitter::around(interval);
     loop {
@@ -31,6 +35,12 @@ pub async fn keep(context: &Context) {
                 Box::pin(check_prerequisites(context)).await;
                 Box::pin(machine_reports::read(context)).await;
                 due = Instant::now() + jitter::around(interval);
+            }
+            // What was reported before is known at once.
+            _ = &mut listed, if !is_listed => {
+                is_listed = true;
+                Box::pin(machine_reports::read(context)).await;
+                continue;
             }
             () = context.join_checks.is_due(), if is_rested => {}
         }

@@ -4,7 +4,7 @@
 //! and as often as the cluster info is read. A list of their metadata shows which were deleted or
 //! changed, and only the changed ones are read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -18,20 +18,15 @@ use super::{
     state::tokens::{api, key, read, secret_name},
 };
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
-use crate::client::pages::Pages;
+use crate::client::pages::{Pages, Weight};
 use crate::controllers::queue::triggers::Affected;
 use crate::fleet::{prerequisites::PrerequisiteError, removal};
 use crate::tenant::mode::Right;
 
 /// The page size of tokens. Each has about 600 bytes.
 const PAGE: u32 = 500;
-/// What the data of all of them may take. That of 10,000 tokens takes 2 MiB.
-const LIST_MIB_MAX: usize = 16;
-
-/// The error for tokens that take more.
-#[derive(Debug, thiserror::Error)]
-#[error("the bootstrap tokens take more than {LIST_MIB_MAX} MiB")]
-struct TooLarge;
+/// What all of them may take, in MiB: one takes 5 KiB, and 10,000 are kept at most.
+const LIST_MIB_MAX: usize = 64;
 
 /// Lists the tokens of all machine deployments. If one has two, the token that is valid for longer
 /// is kept, and the other is deleted if the mode allows it.
@@ -44,14 +39,10 @@ pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let api = api(&worker);
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
-    let mut bytes = 0;
+    let mut weight = Weight::at_most(LIST_MIB_MAX);
     while let Some(page) = pages.next(&guarded).await? {
+        weight.add_page(&page)?;
         for secret in page.objects {
-            let data = secret.data.iter().flat_map(BTreeMap::values);
-            bytes += data.map(|value| value.0.len()).sum::<usize>();
-            if bytes > LIST_MIB_MAX << 20 {
-                return Err(kube::Error::Service(TooLarge.into()));
-            }
             keep_newest(context, &api, &secret).await?;
         }
     }
@@ -117,7 +108,9 @@ async fn list_again(context: &Context) -> Result<(), kube::Error> {
     let uids: HashSet<&str> = known.iter().map(|(_, token)| &*token.uid).collect();
     let mut listed = HashMap::new();
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
+    let mut weight = Weight::at_most(LIST_MIB_MAX);
     while let Some(page) = pages.next_metadata(&api).await? {
+        weight.add(&page)?;
         for found in page.into_iter().map(|found| found.metadata) {
             let uid = uids.get(found.uid.as_deref().unwrap_or_default());
             listed.extend(uid.map(|uid| (*uid, found.resource_version)));

@@ -1,5 +1,6 @@
 //! What machines report on their nodes is a condition of their tenant.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use osm::api::{condition::ConditionType, names::MACHINE_REPORT};
 use serde_json::json;
@@ -24,7 +25,7 @@ pub async fn what_machines_report_is_a_condition(world: &'static World) {
     says(&tenant, ("Unknown", "NodesForbidden"), rights).await;
     let rights = "manifests/rbac/worker-machine-reports.yaml";
     tenant.worker.apply_file(rights).await;
-    says(&tenant, ("Unknown", "NoReports"), "no machine").await;
+    says(&tenant, ("Unknown", "NoReports"), "no machine reports").await;
 
     let nodes = tenant.nodes();
     let node = Node {
@@ -34,22 +35,23 @@ pub async fn what_machines_report_is_a_condition(world: &'static World) {
     create(&nodes, &node).await;
     for (report, status, reason, part) in [
         ("Applied", "True", "DocumentsApplied", ""),
-        ("Behind", "False", "MachinesBehind", "1 of 1 (report-a)"),
+        ("Behind", "False", "MachinesBehind", "report-a"),
         (
             "FilesDiffer",
             "False",
             "MachinesDiffer",
-            "not as in their document: 1 of 1 (report-a)",
+            "not as in their document: report-a",
         ),
         ("Applied", "True", "DocumentsApplied", ""),
     ] {
+        let report = format!("{report} {:.0}", Timestamp::now());
         let reported = json!({ "metadata": { "annotations": { MACHINE_REPORT: report } } });
         merge(&nodes, "report-a", reported).await;
         says(&tenant, (status, reason), part).await;
         tenant.says("Ready", "True", "Ready").await;
     }
     tenant.configure(json!({})).await;
-    says(&tenant, ("Unknown", "NoReports"), "Disabled").await;
+    says(&tenant, ("Unknown", "NoReports"), "no machine deployment").await;
     delete(&nodes, "report-a").await;
     manager.stop().await;
 }

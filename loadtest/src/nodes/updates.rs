@@ -169,7 +169,8 @@ async fn reports(trial: &Trial, (status, message): (&str, &str)) -> anyhow::Resu
         node.and_then(condition).is_some_and(|it| {
             let said = it.message.as_deref().unwrap_or_default();
             let report = node.and_then(|it| it.annotations().get(REPORT));
-            it.status == status && said.contains(message) && report == it.reason.as_ref()
+            let report = report.and_then(|it| it.split(' ').next());
+            it.status == status && said.contains(message) && report == it.reason.as_deref()
         })
     };
     let reported = await_condition(nodes, trial.machine.name(), is_so);

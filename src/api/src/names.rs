@@ -56,7 +56,7 @@ pub const TEMPLATE: &str = "operatingsystemmanager.k8c.io/template";
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 
 /// Annotation of a Node: what its machine reports, as the reason of the condition
-/// `DocumentApplied`.
+/// `DocumentApplied`, and when it did.
 pub const MACHINE_REPORT: &str = "operatingsystemmanager.k8c.io/machine-report";
 
 /// Annotation of the kubelet's kubeconfig Secret: the document from which the machines were

@@ -277,8 +277,9 @@ reasons! {
         them right, or replace the machine.",
     MachinesBehind: Pending, Nobody => "See [replacing machines](roll-out.md#replacing-machines).",
     NoReports: Pending, Nobody => "Machines that run begin when they are replaced.",
-    NodesForbidden: Warning, Operator =>
-        "Apply what `osm rbac worker-machine-reports` prints to the worker cluster. Retried.",
+    NodesForbidden: Pending, Operator =>
+        "Apply what `osm rbac worker-machine-reports` prints to the worker cluster, or give its right \
+        to the user of the kubeconfig. Retried.",
     // Of CredentialValid.
     Valid: Normal, Nobody => "",
     ExpiresSoon: Warning, Operator => "Put a new kubeconfig into the Secret.",

@@ -11,7 +11,7 @@ use super::{
     digest::Digest,
     input_digests,
     observed::{Observed, Seen},
-    records::{Behind, MadeFrom, REVISION_CHARACTERS_MAX},
+    records::{Behind, MadeFrom, PARTS_CHARACTERS_MAX, REVISION_CHARACTERS_MAX},
     validate::Deployment,
 };
 use osm_api::{
@@ -24,6 +24,7 @@ use osm_api::{
 };
 use osm_render::machine_updates::{self, is_taken};
 use osm_rules::effect::{Effect, class, greatest_parts};
+use osm_tenant::report::excerpt;
 
 /// Returns the provisioning Secret whose document is about to be replaced although machines of this
 /// revision may have it. If somebody else changed it, they have another one.
@@ -80,7 +81,8 @@ pub fn behind(
     let class = class(&effects);
     let (class, parts) = if !effects.is_empty() && class >= before.0 {
         let cause = cause(desired, stored);
-        (class, format!("{cause} {}", greatest_parts(&effects)))
+        let parts = format!("{cause} {}", greatest_parts(&effects));
+        (class, excerpt(&parts, PARTS_CHARACTERS_MAX))
     } else {
         before
     };
@@ -107,7 +109,7 @@ fn cause(desired: &Desired, stored: Option<&Seen>) -> String {
         return "settings change".to_owned();
     };
     match input_digests::changed(before, &desired.input_digests).as_slice() {
-        [] => "this release changes".to_owned(),
+        [] => "other inputs change".to_owned(),
         [only] => format!("{only} changes"),
         [first, second] => format!("{first} and {second} change"),
         [first, second, more @ ..] => format!("{first}, {second} and {} more change", more.len()),

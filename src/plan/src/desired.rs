@@ -78,7 +78,7 @@ pub struct Desired {
     /// owner starts them, nor of machines whose document contains the kubelet's kubeconfig, because
     /// it changes with every token.
     pub compares_machines: bool,
-    /// The annotation with the digests of the document's inputs.
+    /// The annotation with the digests of the documents' inputs; empty without documents.
     pub input_digests: String,
     /// How far machines are behind once everything is written, if a document was replaced.
     pub behind: Option<Behind>,
@@ -115,6 +115,10 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
     let compares_machines =
         !deployment.is_at_edge() && !deployment.profile.reads_bootstrap_kubeconfig();
     let replaces = deployment.settings.machine_rollout.replace == MachineReplacement::WhenOutdated;
+    let record = documents
+        .as_ref()
+        .map(|_| input_digests::record(deployment));
+    let input_digests = record.unwrap_or_default();
     Desired {
         names: deployment.names.clone(),
         provenance,
@@ -134,7 +138,7 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
         }),
         machines_key: (replaces && compares_machines).then(|| key.digest([&b"machines"[..]])),
         compares_machines,
-        input_digests: input_digests::record(deployment),
+        input_digests,
         behind: None,
     }
 }

@@ -9,7 +9,8 @@ use osm_api::{change::Class, worker_cluster::BehindEntry};
 /// The longest revision of which machines are replaced. machine-controller counts from 1.
 pub(super) const REVISION_CHARACTERS_MAX: usize = 20;
 
-/// The longest annotation that we write: the parts, with words between them, and the rest.
+/// The longest parts of a record, and the longest annotation that we write.
+pub(super) const PARTS_CHARACTERS_MAX: usize = 300;
 const CHARACTERS_MAX: usize = 400;
 
 /// What the machines of one revision were created from.

@@ -71,7 +71,8 @@ fn reported(root: &Root) -> Option<(String, String, String)> {
     assert_eq!(field("type"), "DocumentApplied");
     let annotations = sent.pointer("/metadata/annotations");
     let report = annotations.and_then(|it| it.get(MACHINE_REPORT));
-    assert_eq!(report, Some(&json!(field("reason"))));
+    let expected = format!("{} {}", field("reason"), field("lastHeartbeatTime"));
+    assert_eq!(report, Some(&json!(expected)));
     Some((field("status"), field("reason"), field("message")))
 }
 

@@ -146,14 +146,14 @@ fn a_change_names_the_settings_that_asked_for_it() {
     let first = written(changes_of(&first), first);
     let another_image = json!({"pauseImage": "a/b:1"});
     for (more, expected) in [
-        (json!({}), "spec.pauseImage changes"),
+        (json!({}), "pauseImage changes"),
         (
             json!({"registryMirrors": {"docker.io": ["https://a.example"]}}),
-            "spec.pauseImage and spec.registryMirrors change",
+            "pauseImage and registryMirrors change",
         ),
         (
             json!({"noProxy": ".a", "httpProxy": "http://a.example:1", "clusterDNS": ["1.1.1.1"]}),
-            "spec.clusterDNS, spec.httpProxy and 2 more change",
+            "clusterDNS, httpProxy and 2 more change",
         ),
     ] {
         let mut found = first.clone();
@@ -170,6 +170,16 @@ fn a_change_names_the_settings_that_asked_for_it() {
         let back = written(planned(&back, Some(&[effect(Class::Drain, "b")])), back);
         assert_eq!(recorded(&back), (Class::Drain, format!("{expected} b")));
     }
+    // What a setting overrides is not named beside it, nor is what somebody wrote there.
+    let mut overridden = first.clone();
+    set(
+        &mut overridden,
+        json!({"apiServerOverride": "https://a.example:6443"}),
+    );
+    let digests = |found: &Found| wanted(found).input_digests;
+    let tampered = format!("{} foreign=1;x", digests(&first));
+    let names = input_digests::changed(&tampered, &digests(&overridden));
+    assert_eq!(names, ["apiServerOverride"]);
     // As an older release wrote it.
     let mut unknown = first.clone();
     let provisioning = unknown.observed.provisioning.as_mut().unwrap();

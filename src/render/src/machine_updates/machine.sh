@@ -229,9 +229,9 @@ age=$((seconds - 10#$sent))
 if [ "$reason $message" = "$known" ] && [ "$age" -ge 0 ] && [ "$age" -lt 3500 ]; then
   exit 0
 fi
-# The annotation is for those who list the metadata of nodes alone.
-printf '{"metadata":{"annotations":{"operatingsystemmanager.k8c.io/machine-report":"%s"}},"status":{"conditions":[{"type":"DocumentApplied","status":"%s","reason":"%s","message":"%s","lastHeartbeatTime":"%s","lastTransitionTime":"%s"}]}}' \
-  "$reason" "$status" "$reason" "$message" "$now" "$since" |
+# The annotation, with the time, is for those who list the metadata of nodes alone.
+printf '{"metadata":{"annotations":{"operatingsystemmanager.k8c.io/machine-report":"%s %s"}},"status":{"conditions":[{"type":"DocumentApplied","status":"%s","reason":"%s","message":"%s","lastHeartbeatTime":"%s","lastTransitionTime":"%s"}]}}' \
+  "$reason" "$now" "$status" "$reason" "$message" "$now" "$since" |
   ask "nodes/$node/status" --cert "$certificate" --request PATCH --data @- --output /dev/null \
     --header 'Content-Type: application/strategic-merge-patch+json' || exit 1
 printf '%s\n' "$status $since $seconds" "$reason $message" > "$state/last.new" &&

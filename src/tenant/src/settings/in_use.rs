@@ -18,7 +18,7 @@ pub struct Input {
 }
 
 /// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
-const SETTINGS: [(&str, &str); 19] = [
+pub const SETTINGS: [(&str, &str); 19] = [
     ("clusterDNS", "cluster_dns"),
     ("externalCloudProvider", "external_cloud_provider"),
     ("httpProxy", "http_proxy"),
@@ -48,13 +48,6 @@ const SETTINGS: [(&str, &str); 19] = [
     ("apiServerOverride", "api_server_override"),
     ("variables", "variables"),
 ];
-
-/// Returns the field of a WorkerCluster's spec with a setting of this name; the name itself if it
-/// has none.
-pub fn field_of_spec(key: &str) -> &str {
-    let known = SETTINGS.iter().find(|(_, known)| *known == key);
-    known.map_or(key, |(name, _)| name)
-}
 
 impl TenantSettings {
     /// Returns these settings of a tenant with the place where each was set: its WorkerCluster, the

@@ -165,7 +165,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     Attack::by(
         (1, "endless-tokens"),
-        "the bootstrap tokens take more than 16 MiB",
+        "the list takes more than 64 MiB of memory",
         |_, attacker| {
             on_list_of_tokens(attacker, endless_tokens());
             Ok(())
