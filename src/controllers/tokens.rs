@@ -25,9 +25,6 @@ use crate::tenant::mode::Right;
 
 /// The page size of tokens. Each has about 600 bytes.
 const PAGE: u32 = 500;
-/// What all of them may take, in MiB: one takes 5 KiB, and 10,000 are kept at most.
-const LIST_MIB_MAX: usize = 64;
-
 /// Lists the tokens of all machine deployments. If one has two, the token that is valid for longer
 /// is kept, and the other is deleted if the mode allows it.
 ///
@@ -39,7 +36,7 @@ pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let api = api(&worker);
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
-    let mut weight = Weight::at_most(LIST_MIB_MAX);
+    let mut weight = Weight::at_most(context.engagement.policy.tokens_mib_max());
     while let Some(page) = pages.next(&guarded).await? {
         weight.add_page(&page)?;
         for secret in page.objects {
@@ -108,7 +105,7 @@ async fn list_again(context: &Context) -> Result<(), kube::Error> {
     let uids: HashSet<&str> = known.iter().map(|(_, token)| &*token.uid).collect();
     let mut listed = HashMap::new();
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
-    let mut weight = Weight::at_most(LIST_MIB_MAX);
+    let mut weight = Weight::at_most(context.engagement.policy.tokens_mib_max());
     while let Some(page) = pages.next_metadata(&api).await? {
         weight.add(&page)?;
         for found in page.into_iter().map(|found| found.metadata) {

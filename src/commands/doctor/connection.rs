@@ -1,13 +1,20 @@
 //! Checks that a cluster answers and accepts the credential, and compares the clusters' clocks.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use http::{Request, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use tokio::time::timeout;
 
 use super::Check;
 use crate::client::clock::answered_at;
 use crate::commands::cluster_client::{ClusterClient, KubeconfigSource};
+
+/// How long a tenant's cluster may take for its first answer. Some hundred of them are asked at
+/// once, and the rest after those.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A clock that is wrong by more than this starts to matter.
 const SKEW_WARN_SECONDS: u64 = 10;
@@ -20,6 +27,20 @@ pub(super) enum Answer {
     Clock(Option<SignedDuration>),
     /// It does not accept the credential.
     Unauthorized,
+}
+
+/// Sends the first request to a tenant's cluster. One that is connected and does not answer soon
+/// holds up the others that wait for their turn.
+///
+/// # Errors
+///
+/// Returns an error if the cluster does not answer.
+pub(super) async fn reach_tenant(place: &str, client: &Client) -> anyhow::Result<Answer> {
+    let answer = timeout(ANSWER_TIMEOUT, reach(place, client)).await;
+    answer.unwrap_or_else(|_| {
+        let seconds = ANSWER_TIMEOUT.as_secs();
+        anyhow::bail!("cannot reach the cluster ({place}): no answer within {seconds}s")
+    })
 }
 
 /// Sends the first request to a cluster.
@@ -103,7 +124,23 @@ pub(super) fn clock(
 
 #[cfg(test)]
 mod tests {
+    use fake_cluster::{Cluster, Fault, Matcher};
+
     use super::{super::State, *};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_that_does_not_answer_holds_nobody_up_for_long() {
+        let cluster = Cluster::default();
+        cluster.inject(Matcher::any(), Fault::Hang);
+        let begun = tokio::time::Instant::now();
+        let answer = reach_tenant("berlin", &cluster.client()).await;
+        let message = answer.err().unwrap().to_string();
+        assert_eq!(
+            message,
+            "cannot reach the cluster (berlin): no answer within 5s"
+        );
+        assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
+    }
 
     #[test]
     fn clocks_are_compared_with_each_other_and_not_with_this_machines() {

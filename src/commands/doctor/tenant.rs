@@ -7,7 +7,7 @@ use kube::{Client, ResourceExt};
 
 use super::{
     Check, conditions,
-    connection::{Answer, clock, reach, refused_by_worker},
+    connection::{Answer, clock, reach_tenant, refused_by_worker},
     memory, renewal, rights,
     rights::Subject,
 };
@@ -147,7 +147,7 @@ async fn in_cluster(
 ) -> Vec<Check> {
     let place = id.tenant.namespace();
     let mut checks = Vec::new();
-    match reach(place, client).await {
+    match reach_tenant(place, client).await {
         Ok(Answer::Clock(there)) => checks.push(clock(place, (by.here, there))),
         Ok(Answer::Unauthorized) => {
             checks.push(refused_by_worker(place));

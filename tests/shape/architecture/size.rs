@@ -13,7 +13,7 @@ const CODE: &[(&str, usize)] = &[
     ("app", 1318),
     ("cli", 4121),
     ("client", 3983),
-    ("commands", 7625),
+    ("commands", 7635),
     ("controllers", 8698),
     ("fleet", 7503),
     ("lib", 17),

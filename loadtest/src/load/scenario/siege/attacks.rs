@@ -165,7 +165,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     Attack::by(
         (1, "endless-tokens"),
-        "the list takes more than 64 MiB of memory",
+        "the list takes more than 8 MiB of memory",
         |_, attacker| {
             on_list_of_tokens(attacker, endless_tokens());
             Ok(())
