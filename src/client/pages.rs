@@ -119,7 +119,7 @@ impl Weight {
     /// The list takes more.
     pub fn add(&mut self, objects: &[impl Serialize]) -> Result<(), kube::Error> {
         self.bytes += serde_json::to_vec(objects).map_or(0, |text| weight::of(&text));
-        if self.bytes > self.mib_max << 20 {
+        if self.bytes > self.mib_max.saturating_mul(1 << 20) {
             return Err(kube::Error::Service(TooLarge(self.mib_max).into()));
         }
         Ok(())

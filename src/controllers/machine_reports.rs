@@ -15,8 +15,8 @@ use crate::render::machine_updates;
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
-/// The page size of nodes' metadata, how many pages are read, and what they may take, in MiB. A node
-/// takes 4 KiB.
+/// The page size of nodes' metadata, how many pages are read, and what they may take, in MiB. A
+/// node takes 4 KiB.
 const PAGE: u32 = 250;
 const PAGES: usize = 40;
 const LIST_MIB_MAX: usize = 64;

@@ -57,8 +57,8 @@ impl TenantPolicy {
             .saturating_mul(METADATA_BYTES)
     }
 
-    /// Returns what a list of a tenant's bootstrap tokens may take, in MiB. One of machine-controller
-    /// takes 5 KiB, and a machine deployment may have three.
+    /// Returns what a list of a tenant's bootstrap tokens may take, in MiB. One of
+    /// machine-controller takes 5 KiB, and a machine deployment may have three.
     pub fn tokens_mib_max(&self) -> usize {
         self.machine_deployments_kept().div_ceil(64)
     }
