@@ -40,6 +40,8 @@ const UNUSED: &[(&str, &str)] = &[
     ("get", "operatingsystemprofiles"),
     // Where the worker cluster is the tenant's home.
     ("get", "extension-apiserver-authentication"),
+    // Where machines report themselves.
+    ("list", "nodes"),
 ];
 
 /// Where the replicas' Leases are.

@@ -34,7 +34,7 @@ const TESTS: &[(&str, usize)] = &[
     ("loadtest/fake-cluster", 9440),
     ("loadtest/src", 11947),
     ("loadtest/tests", 638),
-    ("tests/behaviour", 12734),
+    ("tests/behaviour", 12736),
     ("tests/cli", 1212),
     ("tests/fuzz", 367),
     ("tests/hostile", 607),
