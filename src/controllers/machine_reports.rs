@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt, api::ListParams};
 use tokio::time::sleep;
 
-use super::{context::Context, join_check::SECOND_TRY, machine_deployment::dereference};
+use super::{
+    context::Context, join_check::SECOND_TRY, machine_deployment::dereference,
+    machine_rollout::some_of,
+};
 use crate::api::{
     condition::ConditionType, names::MACHINE_REPORT, reason::Reason, worker_cluster::MachineUpdates,
 };
@@ -23,9 +26,6 @@ const LIST_MIB_MAX: usize = 64;
 
 /// How old a report may be: a machine repeats its own every hour.
 const OLD: SignedDuration = SignedDuration::from_hours(2);
-
-/// The maximum number of nodes that a condition names.
-const NAMED_MAX: usize = 5;
 
 /// What the nodes of a tenant report.
 #[derive(Debug, Default)]
@@ -133,7 +133,10 @@ impl Reports {
             (&self.behind, "with an older document than new ones"),
         ];
         let parts = parts.into_iter().filter(|(nodes, _)| !nodes.is_empty());
-        let parts = parts.map(|(nodes, what)| format!("{what}: {}", named(nodes)));
+        let parts = parts.map(|(nodes, what)| {
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            format!("{what}: {}", some_of(&nodes))
+        });
         let message = parts.collect::<Vec<_>>().join("; ");
         match (self.all, self.differ.len(), self.behind.len()) {
             (0, _, _) => ConditionState::unknown(Reason::NoReports, "no machine reports itself"),
@@ -141,16 +144,6 @@ impl Reports {
             (_, 0, _) => ConditionState::wrong(Reason::MachinesBehind, message),
             _ => ConditionState::wrong(Reason::MachinesDiffer, message),
         }
-    }
-}
-
-/// Returns the first nodes, and how many more there are.
-fn named(nodes: &[String]) -> String {
-    let first = nodes.iter().take(NAMED_MAX).map(String::as_str);
-    let first = first.collect::<Vec<_>>().join(", ");
-    match nodes.len().saturating_sub(NAMED_MAX) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }
 
@@ -185,9 +178,8 @@ mod tests {
         assert_eq!(message, behind);
         let (reason, message) = found(&[("FilesDiffer", 7), ("Behind", 1), ("x", 1)]);
         assert_eq!(reason, Reason::MachinesDiffer);
-        let differ = "not as in their document: filesdiffer-0, filesdiffer-1, filesdiffer-2, \
-                      filesdiffer-3, filesdiffer-4 and 3 more; with an older document than new \
-                      ones: behind-0";
+        let differ = "not as in their document: filesdiffer-0, filesdiffer-1, filesdiffer-2 \
+                      and 5 more; with an older document than new ones: behind-0";
         assert_eq!(message, differ);
     }
 

@@ -328,7 +328,8 @@ impl Rollout<'_> {
     }
 }
 
-fn some_of(names: &[&str]) -> String {
+/// Returns the first names, and how many more there are.
+pub(super) fn some_of(names: &[&str]) -> String {
     let first = names.iter().take(NAMED_MAX).copied().collect::<Vec<_>>();
     match names.len().saturating_sub(NAMED_MAX) {
         0 => first.join(", "),

@@ -28,7 +28,7 @@ const OTHERS: [(&str, &str, &str); 4] = [
         "the certificate authority",
         "kubernetesCABundle",
     ),
-    ("registryCredentials", "credentials of registries", ""),
+    ("registryCredentials", "a credential of a registry", ""),
 ];
 
 /// The settings of a tenant for which nothing is set.

@@ -231,7 +231,7 @@ fn what_of_the_cluster_has_changed_is_named() {
                 registry_credentials: Arc::new(credentials),
                 ..first.clone()
             },
-            "credentials of registries",
+            "a credential of a registry",
         ),
     ] {
         let names = input_digests::changed(&digests(&first), &digests(&found));
